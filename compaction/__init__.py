@@ -1,0 +1,155 @@
+"""What a model gets to see: transcripts, their validity and size, and their compaction.
+
+Public names are imported on first use, so that importing the package costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from compaction.budget import ContextBudget
+    from compaction.compactor import Checkpoint, Compactor, Plan, Prepared
+    from compaction.errors import CompactionError, InvalidEdit, NoRoomForMessages, NotASession, SessionError
+    from compaction.layers.arrival import Capped, cap, cap_blocks, cap_content
+    from compaction.layers.trim import TrimResult, trim
+    from compaction.models import ModelFacts, model_facts
+    from compaction.options import CompactionOptions
+    from compaction.repair import repair
+    from compaction.request import Request
+    from compaction.session import Entry, Header, LoadedSession, encode_checkpoint, encode_header, encode_message, load
+    from compaction.sessionfile import SessionFile
+    from compaction.tokens import TokenMeter, Weight, count_text, weigh
+    from compaction.transcript import (
+        Block,
+        ModelMessage,
+        Role,
+        interrupted_results,
+        message_from_wire,
+        open_calls,
+        rounds,
+        safe_cuts,
+        turns,
+    )
+    from compaction.triggers import Cause
+    from compaction.validity import RULES, Problem, Rule, problems, valid
+    from compaction.view import Messages, View
+
+__all__ = [
+    "Block",
+    "Capped",
+    "Cause",
+    "Checkpoint",
+    "CompactionError",
+    "CompactionOptions",
+    "Compactor",
+    "ContextBudget",
+    "Entry",
+    "Header",
+    "InvalidEdit",
+    "LoadedSession",
+    "Messages",
+    "ModelFacts",
+    "ModelMessage",
+    "NoRoomForMessages",
+    "NotASession",
+    "Plan",
+    "Prepared",
+    "Problem",
+    "RULES",
+    "Request",
+    "Role",
+    "Rule",
+    "SessionError",
+    "SessionFile",
+    "TokenMeter",
+    "TrimResult",
+    "View",
+    "Weight",
+    "cap",
+    "cap_blocks",
+    "cap_content",
+    "count_text",
+    "encode_checkpoint",
+    "encode_header",
+    "encode_message",
+    "interrupted_results",
+    "load",
+    "message_from_wire",
+    "model_facts",
+    "open_calls",
+    "problems",
+    "repair",
+    "rounds",
+    "safe_cuts",
+    "trim",
+    "turns",
+    "valid",
+    "weigh",
+]
+
+_HOMES = {
+    "Block": "compaction.transcript",
+    "Capped": "compaction.layers.arrival",
+    "Cause": "compaction.triggers",
+    "Checkpoint": "compaction.compactor",
+    "CompactionError": "compaction.errors",
+    "CompactionOptions": "compaction.options",
+    "Compactor": "compaction.compactor",
+    "ContextBudget": "compaction.budget",
+    "Entry": "compaction.session",
+    "Header": "compaction.session",
+    "InvalidEdit": "compaction.errors",
+    "LoadedSession": "compaction.session",
+    "Messages": "compaction.view",
+    "ModelFacts": "compaction.models",
+    "ModelMessage": "compaction.transcript",
+    "NoRoomForMessages": "compaction.errors",
+    "NotASession": "compaction.errors",
+    "Plan": "compaction.compactor",
+    "Prepared": "compaction.compactor",
+    "Problem": "compaction.validity",
+    "RULES": "compaction.validity",
+    "Request": "compaction.request",
+    "Role": "compaction.transcript",
+    "Rule": "compaction.validity",
+    "SessionError": "compaction.errors",
+    "SessionFile": "compaction.sessionfile",
+    "TokenMeter": "compaction.tokens",
+    "TrimResult": "compaction.layers.trim",
+    "View": "compaction.view",
+    "Weight": "compaction.tokens",
+    "cap": "compaction.layers.arrival",
+    "cap_blocks": "compaction.layers.arrival",
+    "cap_content": "compaction.layers.arrival",
+    "count_text": "compaction.tokens",
+    "encode_checkpoint": "compaction.session",
+    "encode_header": "compaction.session",
+    "encode_message": "compaction.session",
+    "interrupted_results": "compaction.transcript",
+    "load": "compaction.session",
+    "message_from_wire": "compaction.transcript",
+    "model_facts": "compaction.models",
+    "open_calls": "compaction.transcript",
+    "problems": "compaction.validity",
+    "repair": "compaction.repair",
+    "rounds": "compaction.transcript",
+    "safe_cuts": "compaction.transcript",
+    "trim": "compaction.layers.trim",
+    "turns": "compaction.transcript",
+    "valid": "compaction.validity",
+    "weigh": "compaction.tokens",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name on first use."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""The layers of compaction: each a pure function."""

@@ -1,0 +1,268 @@
+"""An agent's transcript on disk: JSON Lines that are only ever appended to.
+
+Laws: a line is a header, a message or a compaction checkpoint; nothing written is changed. What an agent sees after loading is what the
+newest complete checkpoint holds, and every message after it. A line that was cut while it was written counts as not written, so a crash
+inside a checkpoint leaves the view before it. A damaged line in the middle is reported and left out; mail once injected stays known.
+
+Encoding, decoding and loading are pure. `compaction.sessionfile` does the input and output.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from compaction.compactor import Checkpoint
+from compaction.errors import NotASession
+from compaction.transcript import ModelMessage, message_from_wire
+from compaction.view import View
+
+FORMAT_VERSION = 1
+
+
+class Header(NamedTuple):
+    """The first line: whose transcript it is, and since when (UTC, ISO 8601)."""
+
+    agent: str
+    created_at: str
+    version: int = FORMAT_VERSION
+
+
+class Entry(NamedTuple):
+    """A message as the session keeps it.
+
+    `mail` are the ids of the team's messages that this line injects; usage, stop reason and model belong to a reply.
+    """
+
+    message: ModelMessage
+    at: str
+    epoch: int = 0
+    mail: tuple[str, ...] = ()
+    usage: Mapping[str, int] | None = None
+    stop_reason: str | None = None
+    model: str | None = None
+
+
+class StoredCheckpoint(NamedTuple):
+    """A compaction as it was read back; `replaces` and the tokens are for people."""
+
+    epoch: int
+    trigger: str
+    layers: tuple[str, ...]
+    tokens_before: int
+    tokens_after: int
+    replaces: int
+    messages: tuple[ModelMessage, ...]
+    task_blocks: int | None
+    removed_messages: int
+    at: str
+
+
+Line = Header | Entry | StoredCheckpoint
+
+
+class LoadedSession(NamedTuple):
+    """What a session holds.
+
+    `mail_ids` are all ids ever injected, also by messages that a compaction removed; `last_usage` is that of the newest reply since the
+    newest checkpoint; `damaged` names lines (from 1) that were left out; `torn` tells that the last line was cut.
+    """
+
+    header: Header
+    view: View
+    mail_ids: frozenset[str]
+    last_usage: Mapping[str, int] | None
+    damaged: tuple[tuple[int, str], ...]
+    torn: bool
+
+    @property
+    def messages(self) -> Sequence[ModelMessage]:
+        """The messages that a model would be sent."""
+        return self.view.messages
+
+    @property
+    def epoch(self) -> int:
+        """How many edits were made."""
+        return self.view.epoch
+
+
+def encode_header(header: Header) -> bytes:
+    """Return the first line of a session."""
+    return _line({"type": "session", "version": header.version, "agent": header.agent, "created_at": header.created_at})
+
+
+def encode_message(entry: Entry) -> bytes:
+    """Return a message as a line; the message's own JSON is used as it is."""
+    rest: dict[str, Any] = {"at": entry.at, "epoch": entry.epoch}
+    if entry.mail:
+        rest["mail"] = list(entry.mail)
+    if entry.usage is not None:
+        rest["usage"] = dict(entry.usage)
+    if entry.stop_reason is not None:
+        rest["stop_reason"] = entry.stop_reason
+    if entry.model is not None:
+        rest["model"] = entry.model
+    return f'{{"type":"message",{entry.message.json[1:-1]},{_json(rest)[1:]}\n'.encode()
+
+
+def encode_checkpoint(checkpoint: Checkpoint, at: str) -> bytes:
+    """Return a compaction as a line that holds the whole new view."""
+    fields = {
+        "type": "compaction",
+        "epoch": checkpoint.epoch,
+        "trigger": checkpoint.trigger.value,
+        "layers": list(checkpoint.layers),
+        "tokens_before": checkpoint.tokens_before,
+        "tokens_after": checkpoint.tokens_after,
+        "replaces": checkpoint.replaces,
+        "task_blocks": checkpoint.task_blocks,
+        "removed_messages": checkpoint.removed_messages,
+        "at": at,
+    }
+    return f'{_json(fields)[:-1]},"messages":[{",".join(message.json for message in checkpoint.messages)}]}}\n'.encode()
+
+
+def decode(line: bytes) -> Line:
+    """Read one line back.
+
+    Raises:
+        ValueError: it is no line of a session; the message says why.
+    """
+    try:
+        fields = json.loads(line)
+        if not isinstance(fields, dict):
+            raise TypeError("not an object")
+        return _read(cast("dict[str, Any]", fields))
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"not a session line: {type(error).__name__}: {error}") from error
+
+
+def load(lines: Iterable[bytes]) -> LoadedSession:
+    """Read a session, lines in the order of the file with their line ends; the last one may lack its own.
+
+    Raises:
+        NotASession: the first line is no header, or of a newer format.
+    """
+    numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    if not numbered:
+        raise NotASession("it is empty")
+    header = _header(numbered[0][1])
+    state = _Loading()
+    for position, (number, line) in enumerate(numbered[1:], 2):
+        try:
+            state.take(number, decode(line))
+        except ValueError as error:
+            state.reject(number, str(error), torn=position == len(numbered) and not line.endswith(b"\n"))
+    return LoadedSession(header, state.finish(), frozenset(state.mail_ids), state.last_usage, tuple(state.damaged), state.torn)
+
+
+class _Loading:
+    """What has been read so far."""
+
+    def __init__(self) -> None:
+        self.mail_ids: set[str] = set()
+        self.last_usage: Mapping[str, int] | None = None
+        self.damaged: list[tuple[int, str]] = []
+        self.torn = False
+        self._checkpoint: StoredCheckpoint | None = None
+        self._messages: list[ModelMessage] = []
+        self._epoch = 0
+        self._trusted = True
+
+    def take(self, number: int, line: Line) -> None:
+        """Add a line."""
+        if isinstance(line, Header):
+            self.reject(number, "a second header", torn=False)
+            return
+        if isinstance(line, StoredCheckpoint):
+            self._checkpoint, self._messages = line, list(line.messages)
+            self._epoch, self._trusted, self.last_usage = line.epoch, True, None
+            return
+        self.mail_ids.update(line.mail)
+        self._messages.append(line.message)
+        if line.usage is not None:
+            self.last_usage = line.usage
+        if line.epoch != self._epoch:  # its checkpoint is lost: thinking in it is bound to a list that is not there
+            self._trusted = False
+            self._epoch = max(self._epoch, line.epoch)
+
+    def reject(self, number: int, reason: str, *, torn: bool) -> None:
+        """Leave a line out; one that was cut at the end of the file was never written."""
+        if torn:
+            self.torn = True
+        else:
+            self.damaged.append((number, reason))
+            self._trusted = False
+
+    def finish(self) -> View:
+        """Return the view; one that cannot be trusted is repaired when it is next prepared."""
+        found = self._checkpoint
+        view = View(
+            self._messages,
+            epoch=self._epoch,
+            task_blocks=found.task_blocks if found else None,
+            removed_messages=found.removed_messages if found else 0,
+        )
+        if not self._trusted:
+            view.distrust()
+        return view
+
+
+def _header(line: bytes) -> Header:
+    try:
+        header = decode(line)
+    except ValueError as error:
+        raise NotASession(f"its first line is damaged: {error}") from error
+    if not isinstance(header, Header):
+        raise NotASession("its first line is not a header")
+    if header.version > FORMAT_VERSION:
+        raise NotASession(f"its format is version {header.version}; this version reads up to {FORMAT_VERSION}")
+    return header
+
+
+def _read(fields: dict[str, Any]) -> Line:
+    match fields.get("type"):
+        case "session":
+            return Header(str(fields["agent"]), str(fields["created_at"]), int(fields["version"]))
+        case "message":
+            return _read_message(fields)
+        case "compaction":
+            return _read_checkpoint(fields)
+        case other:
+            raise ValueError(f"unknown type {other!r}")
+
+
+def _read_message(fields: dict[str, Any]) -> Entry:
+    usage = fields.get("usage")
+    return Entry(
+        message_from_wire(fields),
+        str(fields.get("at", "")),
+        int(fields.get("epoch", 0)),
+        tuple(str(mail_id) for mail_id in fields.get("mail", ())),
+        {str(key): int(count) for key, count in cast("dict[str, Any]", usage).items()} if isinstance(usage, dict) else None,
+        fields.get("stop_reason"),
+        fields.get("model"),
+    )
+
+
+def _read_checkpoint(fields: dict[str, Any]) -> StoredCheckpoint:
+    task_blocks = fields.get("task_blocks")
+    return StoredCheckpoint(
+        int(fields["epoch"]),
+        str(fields.get("trigger", "")),
+        tuple(str(layer) for layer in fields.get("layers", ())),
+        int(fields.get("tokens_before", 0)),
+        int(fields.get("tokens_after", 0)),
+        int(fields.get("replaces", 0)),
+        tuple(message_from_wire(message) for message in fields["messages"]),
+        None if task_blocks is None else int(task_blocks),
+        int(fields.get("removed_messages", 0)),
+        str(fields.get("at", "")),
+    )
+
+
+def _json(fields: Mapping[str, Any]) -> str:
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+
+
+def _line(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,128 @@
+"""The file of a session: append, sync, and a safe end after a crash.
+
+Laws: one process writes; every append is one write; what a crash left half written is cut at open, and kept beside the file. Calls block:
+a caller under an event loop runs them in a thread.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from compaction.errors import SessionError
+from compaction.session import decode
+
+_CHUNK_BYTES = 1 << 20
+_fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+
+
+class SessionFile:
+    """One session's file; open it before use, close it after.
+
+    Args:
+        path: the file; its directory must exist. What is cut off a torn end is appended to `<path>.torn`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._fd = -1
+
+    def open(self) -> int:
+        """Open or create the file and give it a clean end.
+
+        Returns:
+            How many bytes of a torn last line were cut off and kept aside.
+
+        Raises:
+            SessionError: it is open already.
+            OSError: the file cannot be opened.
+        """
+        if self._fd >= 0:
+            raise SessionError(f"cannot open {str(self.path)!r}: it is open already")
+        self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        try:
+            return self._mend()
+        except BaseException:
+            self.close()
+            raise
+
+    def append(self, lines: Sequence[bytes]) -> None:
+        """Write whole lines, each with its line end, at the end of the file; they are safe after `sync`.
+
+        Raises:
+            ValueError: a line has no end, or more than one.
+            SessionError: the file is not open.
+            OSError: the write failed; close the session and open it again, so that its end is mended.
+        """
+        for line in lines:
+            if not line or line.find(b"\n") != len(line) - 1:
+                raise ValueError(f"a line must end in its only line end: {line[:60]!r}")
+        data = memoryview(b"".join(lines))
+        descriptor = self._open_fd("append to")
+        while data:  # one write, but for a full disk or a signal
+            data = data[os.write(descriptor, data) :]
+
+    def sync(self) -> None:
+        """Return when everything appended is on disk.
+
+        Raises:
+            SessionError: the file is not open.
+            OSError: it could not be written; nothing may be assumed of what was appended.
+        """
+        _fdatasync(self._open_fd("sync"))
+
+    def read(self) -> list[bytes]:
+        """Return all lines, with their line ends."""
+        with self.path.open("rb") as file:
+            return file.readlines()
+
+    def close(self) -> None:
+        """Close the file; closing it again does nothing."""
+        descriptor, self._fd = self._fd, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _open_fd(self, operation: str) -> int:
+        if self._fd < 0:
+            raise SessionError(f"cannot {operation} {str(self.path)!r}: it is not open")
+        return self._fd
+
+    def _mend(self) -> int:
+        """End a whole last line that lacks its line end; cut a torn one off."""
+        size = os.fstat(self._fd).st_size
+        start = self._last_line_start(size)
+        tail = os.pread(self._fd, size - start, start)
+        if not tail:
+            return 0
+        try:
+            decode(tail)
+        except ValueError:
+            with self.path.with_name(self.path.name + ".torn").open("ab") as aside:
+                aside.write(tail + b"\n")
+                aside.flush()
+                os.fsync(aside.fileno())
+            os.ftruncate(self._fd, start)
+            _fdatasync(self._fd)
+            return len(tail)
+        os.write(self._fd, b"\n")
+        _fdatasync(self._fd)
+        return 0
+
+    def _last_line_start(self, size: int) -> int:
+        """Return where the bytes after the last line end begin."""
+        stop = size
+        while stop > 0:
+            start = max(0, stop - _CHUNK_BYTES)
+            found = os.pread(self._fd, stop - start, start).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            stop = start
+        return 0

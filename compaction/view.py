@@ -1,0 +1,191 @@
+"""The list of messages that a model is sent.
+
+Laws: a view only grows at its end; what must change earlier makes another view, of the next epoch. `messages` is a snapshot: it does
+not grow with the view, and costs nothing. What is known of the whole (sizes, soundness) is kept while appending,
+so that asking costs the same at 2 messages and at 200,000.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import overload
+
+from compaction.cleaning import ID_PATTERN, is_clean
+from compaction.tokens import NOTHING, Weight, weigh
+from compaction.transcript import SERVER_CALL_TYPES, ModelMessage, is_server_result
+
+
+class Messages(Sequence[ModelMessage]):
+    """The first `length` messages of a list that only grows: a read-only snapshot of it."""
+
+    __slots__ = ("_items", "_length")
+
+    def __init__(self, items: list[ModelMessage], length: int) -> None:
+        self._items, self._length = items, length
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> ModelMessage: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[ModelMessage, ...]: ...
+    def __getitem__(self, index: int | slice) -> ModelMessage | tuple[ModelMessage, ...]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(self._length)
+            # A stop of -1 means "before the first" here, but "the last" in a slice.
+            return tuple(self._items[start : None if step < 0 and stop < 0 else stop : step])
+        at = index + self._length if index < 0 else index
+        if not 0 <= at < self._length:
+            raise IndexError(f"no message {index} in a list of {self._length}")
+        return self._items[at]
+
+    def __iter__(self) -> Iterator[ModelMessage]:
+        return islice(self._items, self._length)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, list | tuple | Messages):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  # any sequence may be compared
+
+    __hash__ = None  # type: ignore[assignment]  # like a list: equal to lists, so not hashable
+
+    def __repr__(self) -> str:
+        return f"<{self._length} messages>"
+
+
+class View:
+    """The append-only list of what one agent's model is sent, in one epoch.
+
+    Args:
+        messages: what it begins with.
+        epoch: how many edits came before.
+        task_blocks: how many leading blocks of the first message are the agent's task; all of them when None.
+        removed_messages: how many messages were removed by earlier edits, in all.
+    """
+
+    __slots__ = ("_flow", "_items", "_weight", "epoch", "removed_messages", "size_bytes", "task_blocks")
+
+    def __init__(
+        self, messages: Iterable[ModelMessage] = (), *, epoch: int = 0, task_blocks: int | None = None, removed_messages: int = 0
+    ) -> None:
+        self._items: list[ModelMessage] = []
+        self._weight = NOTHING
+        self._flow = _Flow()
+        self.epoch = epoch
+        self.task_blocks = task_blocks
+        self.removed_messages = removed_messages
+        self.size_bytes = 0
+        for message in messages:
+            self.append(message)
+
+    @property
+    def messages(self) -> Messages:
+        """A snapshot of the messages, in order."""
+        return Messages(self._items, len(self._items))
+
+    @property
+    def weight(self) -> Weight:
+        """What the messages weigh together."""
+        return self._weight
+
+    @property
+    def sound(self) -> bool:
+        """Whether the messages keep every rule that binds them, so that nothing needs repair."""
+        return self._flow.sound
+
+    @property
+    def sendable(self) -> bool:
+        """Whether the messages are sound and end where the model may go on."""
+        return self._flow.sound and self._flow.sendable
+
+    @property
+    def system_messages(self) -> int:
+        """How many messages have the role system; not every model takes them."""
+        return self._flow.system_messages
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def append(self, message: ModelMessage) -> None:
+        """Add a message at the end; costs as much as that message is long, once."""
+        self._items.append(message)
+        self._weight = self._weight.plus(weigh(message))
+        self.size_bytes += message.size_bytes + 1
+        self._flow.follow(message)
+
+    def replace(self, messages: Iterable[ModelMessage], *, task_blocks: int | None = None, removed_messages: int = 0) -> "View":
+        """Return another view, of the next epoch; this one stays as it is."""
+        return View(
+            messages,
+            epoch=self.epoch + 1,
+            task_blocks=self.task_blocks if task_blocks is None else task_blocks,
+            removed_messages=self.removed_messages + removed_messages,
+        )
+
+    def distrust(self) -> None:
+        """Have the next preparation repair this view and start a new epoch, because what it was made from was damaged."""
+        self._flow.sound = False
+
+    def __repr__(self) -> str:
+        return f"<View of {len(self._items)} messages, epoch {self.epoch}>"
+
+
+class _Flow:
+    """Whether each message may stand where it stands, from what came before; a step costs what its message holds."""
+
+    __slots__ = ("_ids", "_last", "_open", "_paused", "_server_open", "sendable", "sound", "system_messages")
+
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
+        self._last = ""
+        self._open: tuple[str, ...] = ()
+        self._paused = False
+        self._server_open: set[str] = set()
+        self.sound = True
+        self.sendable = False
+        self.system_messages = 0
+
+    def follow(self, message: ModelMessage) -> None:
+        fits = bool(message.content) and is_clean(message)
+        if fits:
+            match message.role:
+                case "user":
+                    fits = self._follow_user(message)
+                case "assistant":
+                    fits = self._follow_assistant(message)
+                case "system":
+                    fits = self._last == "user"
+                    self.system_messages += 1
+        self._last = message.role
+        self.sound = self.sound and fits
+        self.sendable = message.role != "assistant" or (self._paused and not self._open)
+
+    def _follow_user(self, message: ModelMessage) -> bool:
+        results = [str(block.get("tool_use_id")) for block in message.tool_results]
+        first = all(block.get("type") == "tool_result" for block in message.content[: len(results)])
+        others = len(message.content) > len(results)
+        paired = len(results) == len(self._open) and set(results) == set(self._open)
+        self._open = ()
+        return self._last in {"", "assistant"} and first and paired and not (self._server_open and (others or not results))
+
+    def _follow_assistant(self, message: ModelMessage) -> bool:
+        may_follow = self._last in {"user", "system"} or (self._last == "assistant" and self._paused)
+        calls = tuple(str(call.get("id")) for call in message.tool_calls)
+        right = may_follow and not self._open
+        self._paused = False
+        waiting = frozenset(self._server_open)
+        for block in message.content:
+            kind = block.get("type")
+            if kind == "tool_use" or kind in SERVER_CALL_TYPES:
+                call_id = str(block.get("id"))
+                right = right and call_id not in self._ids and ID_PATTERN.match(call_id) is not None
+                self._ids.add(call_id)
+                if kind != "tool_use":
+                    self._server_open.add(call_id)
+                    self._paused = True
+            elif is_server_result(block):
+                right = right and block.get("tool_use_id") in self._server_open
+                self._server_open.discard(str(block.get("tool_use_id")))
+                self._paused = True
+        self._open = calls
+        return right and waiting.isdisjoint(self._server_open)  # the provider answers its own calls in its next message

@@ -1,0 +1,366 @@
+"""The agent loop: one agent, its context, its model and its tools.
+
+Laws:
+- A turn ends: rounds are bounded, and the last one is asked for a summary.
+- Every call of the model is answered by exactly one result, also when the turn is cancelled: interrupted ones say so.
+- A reply is durable before its tools run, and what a turn has appended is durable before the turn ends (where there is a log).
+- The view only grows; what may shrink it is the compactor alone.
+- Mail enters at tool boundaries and at the turn's begin, and nowhere else.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import trio
+
+from compaction.compactor import Checkpoint, Compactor
+from compaction.models import model_facts
+from compaction.options import CompactionOptions
+from compaction.transcript import Block, ModelMessage, interrupted_results
+from compaction.triggers import Cause
+from compaction.view import View
+from teams.errors import ContextOverflow, UsageError
+from teams.events import NO_WATCHERS, ContextCompacted, EventHub, ModelCalled, TextDelta, ToolEnded, ToolStarted
+from teams.models.base import Model, ModelReply, ModelRequest, ToolDefinition, Usage
+from teams.models.gateway import Gateway
+from teams.options import AgentOptions
+from teams.tools.base import Tool, ToolCall, ToolContext, ToolResult
+from teams.tools.batch import ToolBatch
+from teams.tools.dispatcher import Gate, ToolDispatcher
+
+NO_USAGE = Usage()
+SAID_NOTHING = "(ended the turn without a word)"
+REFUSED = "(refused to answer)"
+INTERRUPTED = "(interrupted before an answer)"
+GO_ON = "(go on)"
+CUT_OFF = "Your reply was cut off at its token limit. Go on from where it stopped, in smaller steps."
+LAST_ROUND = "You have used up the rounds of this turn. Call no tool now: say what is done, what is not, and what comes next."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentConfig:
+    """What makes an agent: its model, its words of introduction, its name and limits."""
+
+    model: Model
+    system_prompt: str = ""
+    name: str = "agent"
+    options: AgentOptions = field(default_factory=AgentOptions)
+    compaction: CompactionOptions = field(default_factory=CompactionOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentResponse:
+    """What a turn came to. `stop_reason` is the provider's, or `max_rounds` or `stopped`; `usage` is the sum over the turn's calls."""
+
+    text: str
+    stop_reason: str
+    tool_results: tuple[ToolResult, ...] = ()
+    usage: Usage = NO_USAGE
+    rounds: int = 0
+    raw: ModelReply | None = None
+
+
+class TranscriptLog(Protocol):
+    """Where a transcript is kept; written in the order of the calls."""
+
+    def add(self, message: ModelMessage, *, mail: Sequence[str] = (), reply: ModelReply | None = None, epoch: int = 0) -> None:
+        """Write a message behind the ones before it; it survives the process, not yet a power failure."""
+        ...
+
+    def compacted(self, checkpoint: Checkpoint) -> None:
+        """Write a compaction checkpoint."""
+        ...
+
+    async def sync(self) -> None:
+        """Return when everything added so far is on disk."""
+        ...
+
+
+class Surroundings:
+    """What an agent lives in; the parts of this class do nothing, a teammate's do."""
+
+    def take_mail(self) -> tuple[list[Block], Sequence[str]]:
+        """Return what must be said to the agent at a tool boundary, and the ids of the messages in it."""
+        return [], ()
+
+    def must_stop(self) -> bool:
+        """Tell, at a tool boundary, whether the turn must end."""
+        return False
+
+    def gate(self, tool: Tool, call: ToolCall) -> str | None:
+        """Return why a call may not run now, None when it may."""
+        del tool, call
+        return None
+
+
+class AgentLoop:
+    """One agent. Use `run` for each thing that you say to it; the context grows from turn to turn.
+
+    Args:
+        dispatcher: its tools; frozen by the first turn.
+        gateway: where its calls go; one of its own when None.
+        view: what it remembers at the start.
+        log: where the transcript is kept; nowhere when None.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        dispatcher: ToolDispatcher | None = None,
+        *,
+        gateway: Gateway | None = None,
+        view: View | None = None,
+        log: TranscriptLog | None = None,
+        surroundings: Surroundings | None = None,
+        events: EventHub = NO_WATCHERS,
+    ) -> None:
+        self.config = config
+        self.dispatcher = dispatcher or ToolDispatcher()
+        self.view = view if view is not None else View()
+        self._gateway = gateway or Gateway(config.model)
+        self._log, self._events = log, events
+        self._surroundings = surroundings or Surroundings()
+        self._compactor: Compactor | None = None
+        self._definitions: tuple[ToolDefinition, ...] | None = None
+        self._interruptible: trio.CancelScope | None = None
+        self._gate: Gate = self._surroundings.gate
+
+    # -- the outside ---------------------------------------------------------
+
+    async def run(self, messages: str | Sequence[Block] | Sequence[ModelMessage] = (), *, mail: Sequence[str] = ()) -> AgentResponse:
+        """Say something to the agent and let it work until it ends its turn.
+
+        Args:
+            messages: text, content blocks of one user message, or whole messages; nothing at all lets it go on where it was stopped.
+            mail: ids of the messages that the blocks present, for the log.
+
+        Raises: ModelError when the model cannot be reached or refuses the request; ContextOverflow when nothing more can be removed.
+        Checkpoints: always. When Cancelled, the context is valid: open calls are answered as interrupted.
+        """
+        self._say(messages, mail)
+        try:
+            return await self._turn()
+        except BaseException:
+            self._answer_open_calls("the turn was cancelled")
+            raise
+
+    def interrupt(self) -> None:
+        """Cut short the running model call or tools, so that mail can be seen at once; nothing happens between two of them."""
+        if self._interruptible is not None:
+            self._interruptible.cancel()
+
+    def repair_after_crash(self) -> bool:
+        """Answer calls that a dead process left open; return whether the agent still owes an answer."""
+        self._answer_open_calls("the process ended while the tool ran; whether it finished is not known")
+        messages = self.view.messages
+        return bool(messages) and messages[-1].role == "user"
+
+    # -- one turn --------------------------------------------------------------
+
+    async def _turn(self) -> AgentResponse:
+        options, surroundings = self.config.options, self._surroundings
+        usage, results = Usage(), list[ToolResult]()
+        pauses = rounds = 0
+        while True:
+            rounds += 1
+            last_round = rounds >= options.max_rounds
+            reply = await self._ask(last_round)
+            if reply is None:  # interrupted, for mail
+                self._append(ModelMessage("assistant", INTERRUPTED))
+                self._append_boundary([], GO_ON)
+                continue
+            usage = usage + reply.usage
+            if reply.tool_calls and not last_round:
+                results += await self._run_tools(reply, LAST_ROUND if rounds + 1 == options.max_rounds else "")
+                if surroundings.must_stop():
+                    await self._sync()
+                    return AgentResponse(reply.text, "stopped", tuple(results), usage, rounds, reply)
+                continue
+            self._append(self._last_words(reply), reply=reply)
+            if reply.stop_reason == "pause_turn" and pauses < options.max_pauses:
+                pauses += 1
+                continue
+            if reply.stop_reason == "max_tokens" and rounds + 1 < options.max_rounds:
+                self._append_text(CUT_OFF)
+                continue
+            await self._sync()
+            return AgentResponse(reply.text, "max_rounds" if last_round else reply.stop_reason, tuple(results), usage, rounds, reply)
+
+    async def _ask(self, last_round: bool) -> ModelReply | None:
+        """Make one call, with a larger reply when it was cut off, and a smaller context when it did not fit; None when interrupted."""
+        options = self.config.options
+        max_tokens = min(options.max_reply_tokens, self.config.model.max_output_tokens)
+        compacted = False
+        await self._compact(None)
+        while True:
+            request = self._request(max_tokens, last_round)
+            try:
+                reply = await self._call(request)
+                overflowed = reply is not None and reply.stop_reason == "model_context_window_exceeded"
+            except ContextOverflow:
+                if compacted:
+                    raise
+                reply, overflowed = None, True
+            if overflowed and not compacted:
+                compacted = True
+                await self._compact(Cause.OVERFLOW)
+                continue
+            if reply is None:
+                return None
+            larger = min(options.retry_reply_tokens, self.config.model.max_output_tokens)
+            if reply.stop_reason == "max_tokens" and max_tokens < larger:
+                max_tokens = larger
+                continue
+            if self._compactor is not None and reply.usage.total_input:
+                self._compactor.meter.observe(self.view.weight, epoch=self.view.epoch, input_tokens=reply.usage.total_input)
+            return reply
+
+    async def _call(self, request: ModelRequest) -> ModelReply | None:
+        events, name = self._events, self.config.name
+        on_text = (lambda text: events.emit(TextDelta(name, text))) if events.watched else None
+        reply: ModelReply | None = None
+        with trio.CancelScope() as self._interruptible:
+            reply = await self._gateway.call(request, model=self.config.model, on_text=on_text)
+        self._interruptible = None
+        if reply is not None and events.watched:
+            used = reply.usage
+            events.emit(
+                ModelCalled(name, reply.stop_reason, reply.text, used.total_input, used.output_tokens, used.cache_read_input_tokens)
+            )
+        return reply
+
+    def _request(self, max_tokens: int, last_round: bool) -> ModelRequest:
+        if self._definitions is None:
+            self._definitions = tuple(ToolDefinition(**definition) for definition in self.dispatcher.get_tool_definitions())
+        return ModelRequest(
+            agent=self.config.name,
+            system=self.config.system_prompt,
+            messages=self.view.messages,
+            tools=self._definitions,
+            max_tokens=max_tokens,
+            tool_choice={"type": "none"} if last_round and self._definitions else None,
+        )
+
+    async def _run_tools(self, reply: ModelReply, remark: str) -> tuple[ToolResult, ...]:
+        self._append(reply.message, reply=reply)
+        await self._sync()
+        calls = [ToolCall(block["id"], block["name"], block["input"]) for block in reply.tool_calls]
+        watched = self._events.watched
+        batch = ToolBatch(
+            self.dispatcher,
+            calls,
+            self._context,
+            self._gate,
+            on_start=self._tell_start if watched else None,
+            on_end=self._tell_end if watched else None,
+        )
+        try:
+            with trio.CancelScope() as self._interruptible:
+                await batch.run()
+        finally:
+            self._interruptible = None
+            results = batch.results()
+            self._append_boundary([result.block() for result in results], remark)
+        return results
+
+    def _context(self, call: ToolCall) -> ToolContext:
+        return ToolContext(self.config.name, self.dispatcher.workdir, call.id)
+
+    def _last_words(self, reply: ModelReply) -> ModelMessage:
+        if reply.stop_reason == "refusal":
+            return ModelMessage("assistant", REFUSED)
+        content = [block for block in reply.content if block["type"] != "tool_use"]
+        spoken = any(block["type"] != "text" or str(block["text"]).strip() for block in content)
+        return ModelMessage("assistant", content) if spoken else ModelMessage("assistant", SAID_NOTHING)
+
+    # -- the context -----------------------------------------------------------
+
+    def _say(self, messages: str | Sequence[Block] | Sequence[ModelMessage], mail: Sequence[str]) -> None:
+        if isinstance(messages, str):
+            self._append_text(messages)
+            return
+        blocks: list[Block] = []
+        for item in messages:
+            if isinstance(item, ModelMessage):
+                self._append(item)
+            elif item.get("role"):
+                self._append(ModelMessage(item["role"], item["content"]))
+            else:
+                blocks.append(item)
+        if blocks:
+            self._append(ModelMessage("user", blocks), mail=mail)
+        if not self.view.messages or self.view.messages[-1].role == "assistant":
+            raise UsageError(f"cannot run {self.config.name!r}: nothing was said to it, and it owes no answer; pass a message")
+
+    def _append_text(self, text: str) -> None:
+        self._append(ModelMessage("user", text))
+
+    def _append_boundary(self, blocks: list[Block], remark: str) -> None:
+        said, ids = self._surroundings.take_mail()
+        if remark and (blocks or not said):
+            said = [*said, {"type": "text", "text": remark}]
+        self._append(ModelMessage("user", [*blocks, *said]), mail=ids)
+
+    def _append(self, message: ModelMessage, *, mail: Sequence[str] = (), reply: ModelReply | None = None) -> None:
+        last = self.view.messages[-1] if len(self.view) else None
+        if last is not None and last.role == "user" and message.role == "user":
+            # Two user messages in a row would be merged by the provider; an answer between them keeps the view append-only.
+            self._append(ModelMessage("assistant", INTERRUPTED))
+        self.view.append(message)
+        if self._log is not None:
+            self._log.add(message, mail=mail, reply=reply, epoch=self.view.epoch)
+
+    def _answer_open_calls(self, reason: str) -> None:
+        messages = self.view.messages
+        if messages and messages[-1].role == "assistant" and messages[-1].tool_calls:
+            self._append(interrupted_results(messages[-1], f"interrupted: {reason}"))
+
+    async def _compact(self, cause: Cause | None) -> None:
+        if self._compactor is None:
+            self._compactor = self._make_compactor()
+        prepared = await self._compactor.prepare(self.view, cause=cause)
+        checkpoint = prepared.checkpoint
+        if checkpoint is None:
+            return
+        self.view = prepared.view
+        if self._log is not None:
+            self._log.compacted(checkpoint)
+        self._events.emit(ContextCompacted(self.config.name, str(checkpoint.trigger), checkpoint.tokens_before, checkpoint.tokens_after))
+
+    def _make_compactor(self) -> Compactor:
+        config, model = self.config, self.config.model
+        facts = replace(model_facts(model.name), window_tokens=model.context_window_tokens)
+        reply_tokens = min(config.options.max_reply_tokens, model.max_output_tokens)
+        tools = self.dispatcher.get_tool_definitions()
+        return Compactor(config.compaction, facts=facts, reply_tokens=reply_tokens, system=config.system_prompt, tools=tools)
+
+    async def _sync(self) -> None:
+        if self._log is not None:
+            await self._log.sync()
+
+    # -- events ------------------------------------------------------------------
+
+    def _tell_start(self, call: ToolCall) -> None:
+        self._events.emit(ToolStarted(self.config.name, str(call.name), call.id, call.input))
+
+    def _tell_end(self, call: ToolCall, result: ToolResult) -> None:
+        name = self.config.name
+        self._events.emit(ToolEnded(name, str(call.name), call.id, result.is_error, result.interrupted, result.text[:500]))
+
+
+async def chat(
+    system_prompt: str,
+    user_message: str,
+    model: Model,
+    tools: Mapping[str, Any] | None = None,
+) -> AgentResponse:
+    """Run one turn of a throw-away agent and return its answer; `tools` maps names to functions.
+
+    Raises: ModelError, by kind.
+    Checkpoints: always.
+    """
+    dispatcher = ToolDispatcher()
+    if tools:
+        dispatcher.register_many(tools)
+    return await AgentLoop(AgentConfig(model=model, system_prompt=system_prompt), dispatcher).run(user_message)

@@ -1,0 +1,264 @@
+"""The teammate manager: spawns, watches and stops the members that this process hosts.
+
+Laws:
+- Every teammate is a child of the one nursery in `run`; when that ends, none is left.
+- A spawn succeeds when the member is ready, and spawning the same one again is the same member.
+- The roster follows the child's real end: only the child itself reports it, or a host that knows the child's process to be gone.
+- Every shutdown ends: its deadlines belong to `run`, and need no turn of a model.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+
+import trio
+
+from protocols.lifecycle import MemberEvent
+from protocols.names import RUNTIME
+from protocols.request import Request, RequestKind
+from protocols.shutdown import ShutdownState
+from teams.errors import MemberStateError
+from teams.hosts import dead_hosts
+from teams.journal.records import Record
+from teams.models.base import Usage
+from teams.services import Services
+from teams.state.request_commands import ExpireRequests, RequestShutdown
+from teams.state.roster import Member, MemberSpec
+from teams.state.roster_commands import ChangeStatus, Join
+from teams.state.task_commands import ExpireLeases, RenewLeases
+from teams.teammate import Teammate
+from teams.tools.base import Tool
+from teams.tools.dispatcher import ToolDispatcher
+
+ShutdownVerdict = ShutdownState
+MakeDispatcher = Callable[[Sequence[Tool] | None, bool], ToolDispatcher]
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownOutcome:
+    """How a shutdown ended: `stopped`, `stopped_forced` or `rejected` with its reason; what was handed back is named."""
+
+    name: str
+    state: str
+    reason: str = ""
+    handed_back: tuple[int, ...] = ()
+    unread: int = 0
+
+
+class TeammateManager:
+    """The members that live in this process.
+
+    Owner: `open_team`, which runs `run` in a nursery.
+    """
+
+    def __init__(self, services: Services, make_dispatcher: MakeDispatcher, hosts: Path | None) -> None:
+        self._services = services
+        self._make_dispatcher = make_dispatcher
+        self._hosts = hosts
+        self._mates: dict[str, Teammate] = {}
+        self._to_start: deque[tuple[Teammate, trio.Event]] = deque()
+        self._lot = trio.lowlevel.ParkingLot()
+        self._deadline = trio.CancelScope()
+        self._leases_timed = False
+        services.engine.listen(self._note)
+
+    # -- spawning -----------------------------------------------------------------
+
+    async def spawn(self, spec: MemberSpec, *, tools: Sequence[Tool] | None = None, by: str = RUNTIME) -> Member:
+        """Start a member and return it once it is ready; the same spec again is the same member.
+
+        Raises: InvalidName, MemberExists (live under another spec), HostConflict (live in another process).
+        Checkpoints: always; when Cancelled, the member may be starting, and spawning it again returns it.
+        """
+        engine = self._services.engine
+        dispatcher = self._make_dispatcher(tools, spec.kind == "lead")
+        join = Join(spec, self._services.host, by, self._dead(spec.name))
+        incarnation, is_new = await engine.submit(join)
+        mate = self._mates.get(spec.name)
+        if is_new:
+            mate = Teammate(self._services, spec, incarnation, dispatcher)
+            self._mates[spec.name] = mate
+            ready = trio.Event()
+            self._to_start.append((mate, ready))
+            self._lot.unpark()
+            await ready.wait()
+            if mate.failure is not None:
+                raise MemberStateError(spec.name, status=f"failed: {mate.failure}", operation="spawn", legal=["spawn it again"])
+        return engine.state.roster.get(spec.name, operation="spawn")
+
+    def incarnation(self, name: str) -> int:
+        """Return the incarnation under which this process hosts a member; raise MemberStateError when it does not."""
+        mate = self._mates.get(name)
+        if mate is None:
+            member = self._services.engine.state.roster.get(name, operation="act as")
+            raise MemberStateError(name, status=f"{member.status.value}, not hosted here", operation="act as", legal=["spawn it here"])
+        return mate.incarnation
+
+    def want_idle(self, name: str) -> None:
+        """End a member's turn at its next tool boundary."""
+        mate = self._mates.get(name)
+        if mate is not None:
+            mate.wants_idle = True
+
+    def book(self, name: str, usage: Usage) -> None:
+        """Add what a model call of a member used."""
+        mate = self._mates.get(name)
+        if mate is not None:
+            mate.book(usage)
+
+    # -- looking ---------------------------------------------------------------------
+
+    def list_all(self) -> list[Member]:
+        """Return every member of the team, in the order in which they joined."""
+        return list(self._services.engine.state.roster.members.values())
+
+    def hosted(self) -> Iterable[Teammate]:
+        """Iterate over the members that live in this process."""
+        return (mate for mate in self._mates.values() if not mate.ended.is_set())
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether a spawn is under way."""
+        return bool(self._to_start)
+
+    async def join(self, name: str, *, waiter: str | None = None) -> Member:
+        """Wait until a member has stopped or failed, and return it.
+
+        Raises: UnknownMember; WaitCycle when it waits for `waiter`.
+        Checkpoints: always.
+        """
+        engine = self._services.engine
+        engine.state.roster.get(name, operation="join")
+
+        def ended() -> Member | None:
+            member = engine.state.roster.members[name]
+            return None if member.live else member
+
+        if waiter is None:
+            return await engine.wait_until(("member", name), ended)
+        with self._services.waits.waiting(waiter, name):
+            return await engine.wait_until(("member", name), ended)
+
+    # -- shutting down --------------------------------------------------------------------
+
+    async def shutdown(self, name: str, *, by: str = RUNTIME, reason: str = "", force: bool = False) -> ShutdownOutcome:
+        """Ask a member to stop and wait for the outcome, which comes within the grace of `ShutdownOptions`.
+
+        Raises: UnknownMember.
+        Checkpoints: always; when Cancelled, the request stays open and ends by its deadlines.
+        """
+        services = self._services
+        engine = services.engine
+        held = tuple(engine.state.tasks.owned.get(name, ()))
+        request = await engine.submit(RequestShutdown(name, by, services.options.shutdown.answer_seconds, reason, force))
+        if request is None:
+            return ShutdownOutcome(name, ShutdownState.stopped.value, "it was not running")
+
+        def ended() -> Request | None:
+            now = engine.state.requests.get(request.id)
+            return now if now.is_closed else None
+
+        closed = await engine.wait_until(("request", request.id), ended)
+        feedback = closed.decision.feedback if closed.decision is not None else ""
+        still_held = engine.state.tasks.owned.get(name, {})
+        handed_back = tuple(task_id for task_id in held if task_id not in still_held and engine.state.tasks.by_id[task_id].owner != name)
+        return ShutdownOutcome(name, str(closed.state), feedback, handed_back, len(engine.state.mail.box(name)))
+
+    async def shutdown_all(self, *, by: str = RUNTIME, reason: str = "", force: bool = False) -> list[ShutdownOutcome]:
+        """Ask every member that lives here to stop, all at once; takes as long as the slowest.
+
+        A member that rejects is stopped by force. Checkpoints: always.
+        """
+        outcomes: dict[str, ShutdownOutcome] = {}
+
+        async def stop(name: str) -> None:
+            outcome = await self.shutdown(name, by=by, reason=reason, force=force)
+            if outcome.state == ShutdownState.rejected.value:
+                outcome = await self.shutdown(name, by=by, reason=reason, force=True)
+            outcomes[name] = outcome
+
+        names = [mate.name for mate in self.hosted()]
+        async with trio.open_nursery() as nursery:
+            for name in names:
+                nursery.start_soon(stop, name)
+        return [outcomes[name] for name in names]
+
+    # -- the owner of the children ----------------------------------------------------------
+
+    async def run(self) -> None:
+        """Host the members until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._keep_deadlines)
+            while True:
+                if not self._to_start:
+                    await self._lot.park()
+                    continue
+                mate, ready = self._to_start.popleft()
+                nursery.start_soon(mate.live, ready)
+
+    async def _keep_deadlines(self) -> None:
+        """Let requests expire and leases be renewed at their times; asleep while there is neither."""
+        services = self._services
+        engine, tasks = services.engine, services.options.tasks
+        renew_every = tasks.lease_seconds / tasks.renewals_per_lease
+        next_renewal = inf
+        while True:
+            wall, clock = engine.now, trio.current_time()
+            owned = engine.state.tasks.owned
+            next_renewal = min(next_renewal, clock + renew_every) if owned else inf
+            self._leases_timed = bool(owned)
+            due = engine.state.requests.next_deadline()
+            with trio.CancelScope(deadline=min(next_renewal, inf if due is None else clock + max(0.0, due - wall))) as self._deadline:
+                await trio.sleep_forever()
+            due = engine.state.requests.next_deadline()
+            if due is not None and due <= engine.now:
+                await engine.submit(ExpireRequests())
+            if trio.current_time() >= next_renewal:
+                next_renewal = inf
+                members = engine.state.roster.members
+                here = tuple(name for name in owned if members[name].host == services.host)
+                await engine.submit(RenewLeases(here, tasks.lease_seconds))
+                await engine.submit(ExpireLeases())
+
+    # -- what the journal says -----------------------------------------------------------------
+
+    def _note(self, records: Sequence[Record]) -> None:
+        for record in records:
+            kind, fields = record.kind, record.fields
+            if kind == "mail.sent":
+                if fields["priority"] == "now":
+                    self._interrupt(fields["to"])
+            elif kind == "member.joined":
+                mate = self._mates.get(fields["spec"]["name"])
+                if mate is not None and mate.incarnation < fields["incarnation"] and mate.scope is not None:
+                    mate.scope.cancel()  # another host has taken it over
+            elif kind.startswith("request."):
+                self._deadline.cancel()
+                self._follow(self._services.engine.state.requests.get(fields["id"]))
+            elif kind == "task.changed" and not self._leases_timed:
+                self._deadline.cancel()
+
+    def _interrupt(self, names: Iterable[str]) -> None:
+        for name in names:
+            mate = self._mates.get(name)
+            if mate is not None:
+                mate.interrupt()
+
+    def _follow(self, request: Request) -> None:
+        if request.kind is not RequestKind.shutdown or request.is_closed:
+            return
+        name = request.subject
+        mate = self._mates.get(name)
+        if mate is not None and not mate.ended.is_set():
+            if request.state == ShutdownState.cancelling and mate.scope is not None:
+                mate.scope.cancel()
+        elif request.state == ShutdownState.cancelling and self._dead(name):
+            self._services.engine.post(ChangeStatus(name, MemberEvent.lost, None, "its host is gone"))
+
+    def _dead(self, name: str) -> frozenset[str]:
+        member = self._services.engine.state.roster.members.get(name)
+        if member is None or member.host is None or member.host == self._services.host:
+            return frozenset()
+        return dead_hosts(self._hosts, [member.host])

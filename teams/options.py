@@ -1,0 +1,102 @@
+"""What the owner of a team may choose: frozen, checked when built, read once. None means no limit, never 0."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from compaction.options import CompactionOptions
+
+if TYPE_CHECKING:
+    from teams.models.gateway import GatewayOptions
+
+
+def _check_positive(**values: float | None) -> None:
+    for name, value in values.items():
+        if value is not None and value <= 0:
+            raise ValueError(f"{name} must be positive, or None for no limit where that is allowed; it is {value!r}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BusOptions:
+    """Limits of mail."""
+
+    unread_quota: int | None = 10_000
+    body_limit_chars: int = 50_000  # over it, the body goes to an artifact; the seed systems cut tool output at the same size
+    preview_chars: int = 2_000
+
+    def __post_init__(self) -> None:
+        _check_positive(unread_quota=self.unread_quota, body_limit_chars=self.body_limit_chars, preview_chars=self.preview_chars)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskOptions:
+    """Leases of tasks."""
+
+    lease_seconds: float = 300.0
+    renewals_per_lease: int = 3
+
+    def __post_init__(self) -> None:
+        _check_positive(lease_seconds=self.lease_seconds, renewals_per_lease=self.renewals_per_lease)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShutdownOptions:
+    """The stages of a shutdown, each with its own time; together they are the grace."""
+
+    answer_seconds: float = 30.0
+    drain_seconds: float = 20.0
+    cancel_seconds: float = 5.0
+
+    def __post_init__(self) -> None:
+        _check_positive(answer_seconds=self.answer_seconds, drain_seconds=self.drain_seconds, cancel_seconds=self.cancel_seconds)
+
+    @property
+    def grace_seconds(self) -> float:
+        """The longest that a shutdown can take."""
+        return self.answer_seconds + self.drain_seconds + self.cancel_seconds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlanOptions:
+    """How long a plan waits for its decision, and what counts when nobody decides (None: not approved)."""
+
+    deadline_seconds: float = 3_600.0
+    default_approved: bool | None = None
+    max_revisions: int = 5
+
+    def __post_init__(self) -> None:
+        _check_positive(deadline_seconds=self.deadline_seconds, max_revisions=self.max_revisions)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentOptions:
+    """Limits of one agent."""
+
+    max_rounds: int = 200  # model calls in one turn; the last one is asked for a summary, without tools
+    max_reply_tokens: int = 8_192
+    retry_reply_tokens: int = 64_000  # when a reply was cut off at max_reply_tokens
+    max_pauses: int = 20
+
+    def __post_init__(self) -> None:
+        _check_positive(max_rounds=self.max_rounds, max_reply_tokens=self.max_reply_tokens, retry_reply_tokens=self.retry_reply_tokens)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TeamOptions:
+    """All options of a team."""
+
+    bus: BusOptions = field(default_factory=BusOptions)
+    tasks: TaskOptions = field(default_factory=TaskOptions)
+    shutdown: ShutdownOptions = field(default_factory=ShutdownOptions)
+    plans: PlanOptions = field(default_factory=PlanOptions)
+    agents: AgentOptions = field(default_factory=AgentOptions)
+    compaction: CompactionOptions = field(default_factory=CompactionOptions)
+    gateway: "GatewayOptions | None" = None
+    lead: str = "lead"
+    person: str = "user"  # who decides at a terminal; named as an approver of every plan
+    views: bool = True
+    view_interval_seconds: float = 0.5
+    durable: bool = True  # False: the journal is kept in memory, for tests and throw-away teams
+    event_buffer: int = 10_000
+
+    def __post_init__(self) -> None:
+        _check_positive(view_interval_seconds=self.view_interval_seconds, event_buffer=self.event_buffer)

@@ -1,0 +1,184 @@
+"""The transcripts of the teammates that this process hosts: one file each, written by its host alone.
+
+Laws: lines are written in the order in which they are added, at once, so that they survive the process; `sync` returns when they are on
+disk, and one worker serves everybody who syncs at the same time. Few files are open at a time, whatever the number of teammates.
+"""
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import trio
+
+from compaction.compactor import Checkpoint
+from compaction.session import Entry, Header, LoadedSession, encode_checkpoint, encode_header, encode_message, load
+from compaction.sessionfile import SessionFile
+from compaction.transcript import ModelMessage
+from teams.journal.records import utc_now_text
+from teams.models.base import ModelReply
+from teams.state.roster import check_name
+
+OPEN_FILES = 128
+"""File descriptors kept for transcripts; the least recently used one is closed first."""
+
+
+class SessionStore:
+    """All transcripts of one team in this process; in memory when there is no directory.
+
+    Owner: the team, which runs `run` in a nursery and calls `close` at its end.
+    """
+
+    def __init__(self, directory: Path | None, *, wall_clock: Callable[[], float]) -> None:
+        self._directory = directory
+        self._wall_clock = wall_clock
+        self._files: OrderedDict[str, int] = OrderedDict()
+        self._kept: dict[str, list[bytes]] = {}
+        self._dirty: dict[str, None] = {}
+        self._syncing: frozenset[str] = frozenset()
+        self._waiting: list[tuple[str, trio.Event]] = []
+        self._lot = trio.lowlevel.ParkingLot()
+        self.failure: OSError | None = None
+
+    def exists(self, name: str) -> bool:
+        """Tell whether the member has a transcript."""
+        if self._directory is None:
+            return name in self._kept
+        return self._path(name).exists()
+
+    async def load(self, name: str) -> LoadedSession:
+        """Read a transcript; a line that a crash cut is cut off, with the bytes kept aside.
+
+        Raises: NotASession when the file is none.
+        Checkpoints: always.
+        """
+        if self._directory is None:
+            await trio.lowlevel.checkpoint()
+            return load(self._kept[name])
+        return await trio.to_thread.run_sync(_recover_and_load, self._path(name))
+
+    def log(self, name: str) -> "SessionLog":
+        """Return where a member's transcript is written; the file is made by the first line."""
+        return SessionLog(self, name)
+
+    def text_now(self) -> str:
+        """Return the time for a line, UTC."""
+        return utc_now_text(self._wall_clock())
+
+    def write(self, name: str, line: bytes) -> None:
+        """Append a line; short, so it is done at once."""
+        if self._directory is None:
+            lines = self._kept.setdefault(name, [])
+            if not lines:
+                lines.append(encode_header(Header(name, self.text_now())))
+            lines.append(line)
+            return
+        descriptor, is_new = self._open(name)
+        data = encode_header(Header(name, self.text_now())) + line if is_new else line
+        written = os.write(descriptor, data)
+        while written < len(data):
+            written += os.write(descriptor, data[written:])
+        self._dirty[name] = None
+
+    async def sync(self, name: str) -> None:
+        """Return when everything written for the member is on disk.
+
+        Raises: OSError when the disk refused.
+        Checkpoints: always; when Cancelled, it is written and may not be on disk yet.
+        """
+        if self._directory is None or name not in self._dirty:
+            await trio.lowlevel.checkpoint()
+            return
+        done = trio.Event()
+        self._waiting.append((name, done))
+        self._lot.unpark()
+        await done.wait()
+        if self.failure is not None:
+            raise OSError(f"cannot keep the transcript of {name!r}: {self.failure}") from self.failure
+
+    async def run(self) -> None:
+        """Serve `sync` until cancelled."""
+        while True:
+            if not self._waiting:
+                await self._lot.park()
+                continue
+            waiting, self._waiting = self._waiting, []
+            names = [name for name, _ in waiting if name in self._dirty]
+            for name in names:
+                self._dirty.pop(name, None)
+            self._syncing = frozenset(names)
+            try:
+                await trio.to_thread.run_sync(_sync_all, [self._files[name] for name in names])
+            except OSError as error:
+                self.failure = error
+            self._syncing = frozenset()
+            for _, done in waiting:
+                done.set()
+
+    def close(self) -> None:
+        """Close every file."""
+        for descriptor in self._files.values():
+            os.close(descriptor)
+        self._files.clear()
+
+    def _path(self, name: str) -> Path:
+        assert self._directory is not None
+        return self._directory / f"{check_name(name)}.jsonl"
+
+    def _open(self, name: str) -> tuple[int, bool]:
+        descriptor = self._files.get(name)
+        if descriptor is not None:
+            self._files.move_to_end(name)
+            return descriptor, False
+        path = self._path(name)
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+        self._files[name] = descriptor
+        if len(self._files) > OPEN_FILES:
+            self._close_one()
+        return descriptor, os.fstat(descriptor).st_size == 0
+
+    def _close_one(self) -> None:
+        # A file that has something to sync stays open, so that its descriptor is still right when the worker comes to it.
+        for name in self._files:
+            if name not in self._dirty and name not in self._syncing:
+                os.close(self._files.pop(name))
+                return
+
+
+class SessionLog:
+    """One member's transcript, for its agent loop."""
+
+    __slots__ = ("_store", "name")
+
+    def __init__(self, store: SessionStore, name: str) -> None:
+        self._store, self.name = store, name
+
+    def add(self, message: ModelMessage, *, mail: Sequence[str] = (), reply: ModelReply | None = None, epoch: int = 0) -> None:
+        """Write a message behind the ones before it; it survives the process, not yet a power failure."""
+        at = self._store.text_now()
+        if reply is None:
+            entry = Entry(message, at, epoch, tuple(mail))
+        else:
+            entry = Entry(message, at, epoch, tuple(mail), reply.usage._asdict(), reply.stop_reason, reply.model or None)
+        self._store.write(self.name, encode_message(entry))
+
+    def compacted(self, checkpoint: Checkpoint) -> None:
+        """Write a compaction checkpoint."""
+        self._store.write(self.name, encode_checkpoint(checkpoint, self._store.text_now()))
+
+    async def sync(self) -> None:
+        """Return when everything added so far is on disk."""
+        await self._store.sync(self.name)
+
+
+def _sync_all(descriptors: Sequence[int]) -> None:
+    for descriptor in descriptors:
+        (os.fdatasync if hasattr(os, "fdatasync") else os.fsync)(descriptor)
+
+
+def _recover_and_load(path: Path) -> LoadedSession:
+    file = SessionFile(path)
+    file.open()
+    file.close()
+    with path.open("rb") as lines:
+        return load(lines)

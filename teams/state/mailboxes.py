@@ -1,0 +1,187 @@
+"""Mail that was sent and not yet committed: the fold of `mail.*` records, and what may be sent.
+
+Laws: a message is unread from its `mail.sent` until the recipient's `mail.committed`; ids grow with the log, so an id that is not
+unread any more and is not above the high-water mark was committed: nothing is kept for old mail, memory follows the unread mail alone.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from teams.errors import MailboxFull
+
+KEPT_IDEMPOTENCY_KEYS = 10_000
+"""How many of the newest idempotency keys are remembered; older repeats would store the message again."""
+
+
+class Mail(NamedTuple):
+    """One stored message; immutable and shared by all its recipients and both folds."""
+
+    id: str
+    type: str
+    sender: str
+    recipients: tuple[str, ...]
+    content: str
+    at: str
+    request_id: str | None
+    priority: str
+    artifact: str | None
+    extra: Mapping[str, Any] | None
+
+    def as_json(self, recipient: str) -> dict[str, Any]:
+        """Return the message as one recipient's inbox shows it."""
+        shown: dict[str, Any] = {
+            "type": self.type,
+            "from": self.sender,
+            "to": recipient,
+            "content": self.content,
+            "timestamp": self.at,
+            "id": self.id,
+            "request_id": self.request_id,
+            "priority": self.priority,
+        }
+        if self.artifact is not None:
+            shown["artifact"] = self.artifact
+        if self.extra:
+            shown.update(self.extra)
+        return shown
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class OutgoingMail:
+    """What is to be sent; the runtime fills in id, time and, when too long, the artifact."""
+
+    type: str
+    sender: str
+    recipients: tuple[str, ...]
+    content: str
+    request_id: str | None = None
+    priority: str = "tool"
+    artifact: str | None = None
+    extra: Mapping[str, Any] | None = None
+    key: str | None = None
+
+    def fields(self, message_id: str) -> dict[str, Any]:
+        """Return the fields of the `mail.sent` record; absent ones are left out."""
+        fields: dict[str, Any] = {
+            "id": message_id,
+            "type": self.type,
+            "from": self.sender,
+            "to": self.recipients,
+            "content": self.content,
+            "priority": self.priority,
+        }
+        if self.request_id is not None:
+            fields["request_id"] = self.request_id
+        if self.artifact is not None:
+            fields["artifact"] = self.artifact
+        if self.extra:
+            fields["extra"] = dict(self.extra)
+        if self.key is not None:
+            fields["key"] = self.key
+        return fields
+
+
+class Mailboxes:
+    """Unread mail by recipient, oldest first, with the high-water mark of ids."""
+
+    __slots__ = ("_keys", "sent", "unread")
+
+    def __init__(self) -> None:
+        self.unread: dict[str, dict[str, Mail]] = {}
+        self.sent = 0
+        self._keys: dict[tuple[str, str], str] = {}
+
+    def next_id(self) -> str:
+        """Return the id that the next message gets."""
+        return f"m{self.sent + 1}"
+
+    def repeated(self, sender: str, key: str | None) -> str | None:
+        """Return the id under which this sender already stored a message with this idempotency key."""
+        return None if key is None else self._keys.get((sender, key))
+
+    def box(self, member: str) -> Mapping[str, Mail]:
+        """Return the member's unread mail by id, oldest first."""
+        return self.unread.get(member) or {}
+
+    def was_sent(self, message_id: str) -> bool:
+        """Tell whether a message of this id was ever stored."""
+        return message_id[:1] == "m" and message_id[1:].isdecimal() and 0 < int(message_id[1:]) <= self.sent
+
+    def check_quota(self, recipients: Iterable[str], quota: int | None) -> None:
+        """Refuse when a recipient already has as much unread mail as it may have."""
+        if quota is None:
+            return
+        for name in recipients:
+            box = self.unread.get(name)
+            if box is not None and len(box) >= quota:
+                raise MailboxFull(name, unread=len(box), quota=quota)
+
+    def apply_sent(self, at: str, fields: Mapping[str, Any]) -> None:
+        """Store a message in each recipient's box."""
+        get = fields.get
+        mail = Mail(
+            fields["id"],
+            fields["type"],
+            fields["from"],
+            tuple(fields["to"]),
+            fields["content"],
+            at,
+            get("request_id"),
+            fields["priority"],
+            get("artifact"),
+            get("extra"),
+        )
+        self.sent += 1
+        unread = self.unread
+        for name in mail.recipients:
+            box = unread.get(name)
+            if box is None:
+                box = unread[name] = {}
+            box[mail.id] = mail
+        key = get("key")
+        if key is not None:
+            keys = self._keys
+            keys[mail.sender, key] = mail.id
+            if len(keys) > KEPT_IDEMPOTENCY_KEYS:
+                del keys[next(iter(keys))]
+
+    def apply_committed(self, fields: Mapping[str, Any]) -> None:
+        """Take messages out of the member's box; ids that are not there were committed before."""
+        box = self.unread.get(fields["member"])
+        if box is None:
+            return
+        for message_id in fields["ids"]:
+            box.pop(message_id, None)
+        if not box:
+            del self.unread[fields["member"]]
+
+    def copy(self) -> "Mailboxes":
+        """Return an independent fold that shares the immutable messages."""
+        other = Mailboxes()
+        other.unread = {name: dict(box) for name, box in self.unread.items()}
+        other.sent = self.sent
+        other._keys = dict(self._keys)
+        return other
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fold for a snapshot."""
+        mails: dict[str, Mail] = {}
+        for box in self.unread.values():
+            mails.update(box)
+        return {
+            "sent": self.sent,
+            "mail": [mail._asdict() for mail in mails.values()],
+            "boxes": {name: list(box) for name, box in self.unread.items()},
+            "keys": [[*pair, message_id] for pair, message_id in self._keys.items()],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Mailboxes":
+        """Rebuild the fold from a snapshot."""
+        boxes = cls()
+        boxes.sent = data["sent"]
+        mails = {fields["id"]: Mail(**{**fields, "recipients": tuple(fields["recipients"])}) for fields in data["mail"]}
+        boxes.unread = {name: {message_id: mails[message_id] for message_id in ids} for name, ids in data["boxes"].items()}
+        boxes._keys = {(sender, key): message_id for sender, key, message_id in data["keys"]}
+        return boxes

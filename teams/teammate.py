@@ -1,0 +1,282 @@
+"""One teammate's life in this process: work, idle, work, and an end.
+
+Laws:
+- The look at the mailbox and the decision to sleep are one step: no checkpoint lies between them, and every wake-up looks again.
+- No turn without news: mail, a claimed task, an answer that is still owed after a crash.
+- Mail is committed after the transcript that holds it is on disk.
+- However the life ends, its end is written to the journal, with the tasks handed back.
+"""
+
+from collections.abc import Sequence
+
+import trio
+
+from compaction.transcript import Block
+from compaction.view import View
+from protocols.lifecycle import MemberEvent, MemberStatus
+from protocols.shutdown import ShutdownEvent, ShutdownState
+from teams.bus import message_of
+from teams.events import RuntimeNotice
+from teams.loop import AgentConfig, AgentLoop, Surroundings
+from teams.models.base import Usage
+from teams.prompts import situation, system_prompt
+from teams.services import Services
+from teams.state.mail_commands import CommitMail, TellMember
+from teams.state.mailboxes import Mail
+from teams.state.request_commands import AdvanceRequest, AnswerRequest
+from teams.state.roster import Member, MemberSpec
+from teams.state.roster_commands import ChangeStatus, EndTurn, StartTurn
+from teams.tools.base import Tool, ToolCall
+from teams.tools.coordination import COORDINATION
+from teams.tools.dispatcher import ToolDispatcher
+
+
+class Teammate(Surroundings):
+    """One hosted member; made by the manager, which runs `live` in its nursery."""
+
+    def __init__(self, services: Services, spec: MemberSpec, incarnation: int, dispatcher: ToolDispatcher) -> None:
+        self.name, self.spec, self.incarnation = spec.name, spec, incarnation
+        self.parked = False
+        self.wants_idle = False
+        self.scope: trio.CancelScope | None = None
+        self.ended = trio.Event()
+        self.failure: str | None = None
+        self._services = services
+        self._dispatcher = dispatcher
+        self._view: View | None = None
+        self._loop: AgentLoop | None = None
+        self._owes_answer = False
+        self._in_turn: list[Mail] = []
+        self._used = Usage()
+        self._calls = 0
+        self._turns = 0
+        self._reminders: dict[tuple[tuple[int, int], ...], tuple[int, int]] = {}
+
+    # -- the life --------------------------------------------------------------
+
+    async def live(self, ready: trio.Event) -> None:
+        """Live until the member is shut down, cancelled or fails; `ready` is set once it can take mail, or has failed to come up.
+
+        Checkpoints: always; when Cancelled, the end is queued for the journal, which writes it before the team is closed.
+        """
+        engine = self._services.engine
+        event, reason = MemberEvent.exited, "the team was closed"
+        try:
+            with trio.CancelScope() as self.scope:
+                await self._restore()
+                engine.post(ChangeStatus(self.name, MemberEvent.ready, self.incarnation))
+                ready.set()
+                await self._work_and_idle()
+                reason = "shut down"
+            if self.scope.cancelled_caught:
+                reason = "stopped by force"
+        except Exception as error:  # noqa: BLE001  # the boundary of a turn: one member fails, the team goes on
+            event, reason = MemberEvent.crashed, f"{type(error).__name__}: {error}"
+            self.failure = reason
+            self._services.events.emit(RuntimeNotice("error", f"{self.name} failed: {reason}", self.name))
+        finally:
+            if engine.is_open:
+                self._book_interrupted_turn()
+                engine.post(ChangeStatus(self.name, event, self.incarnation, reason))
+            self.parked = True
+            self.ended.set()
+            ready.set()
+
+    async def _restore(self) -> None:
+        """Take up the transcript of an earlier life: what it holds was injected, and what it owes is owed."""
+        services = self._services
+        if not services.sessions.exists(self.name):
+            return
+        loaded = await services.sessions.load(self.name)
+        unread = services.engine.state.mail.box(self.name)
+        injected = tuple(message_id for message_id in unread if message_id in loaded.mail_ids)
+        if injected:
+            await services.engine.submit(CommitMail(self.name, injected, self.incarnation))
+        for line, damage in loaded.damaged:
+            services.events.emit(
+                RuntimeNotice("warning", f"line {line} of the transcript of {self.name} was left out: {damage}", self.name)
+            )
+        self._view = loaded.view
+        self._owes_answer = self._agent().repair_after_crash()
+
+    async def _work_and_idle(self) -> None:
+        services = self._services
+        engine, topic = services.engine, ("member", self.name)
+        while True:
+            member = engine.state.roster.members[self.name]
+            if member.shutdown_request is not None:
+                if await self._heed_shutdown(member):
+                    return
+            elif self._owes_answer or services.bus.has_mail(self.name):
+                await self._turn()
+            elif self.can_claim():
+                await services.tasks.claim_next(self.name, announce=True, incarnation=self.incarnation)
+            else:
+                self._remind()
+                self.parked = True
+                if self.spec.auto_claim:
+                    services.claimers.add(self.name, frozenset(self.spec.capabilities))
+                engine.notify(_SOMEBODY_PARKED)
+                try:
+                    await engine.park(topic)
+                finally:
+                    self.parked = False
+                    services.claimers.discard(self.name)
+
+    async def _turn(self) -> None:
+        services = self._services
+        engine = services.engine
+        if engine.state.roster.members[self.name].status is not MemberStatus.working:
+            engine.post(StartTurn(self.name, self.incarnation))
+        agent = self._agent()
+        owed, self._owes_answer = self._owes_answer, False
+        blocks: list[Block] = [] if owed else self._news(first=not len(agent.view))
+        await agent.run(blocks, mail=[mail.id for mail in self._in_turn])
+        self.wants_idle = False
+        self._turns += 1
+        await engine.submit(self._end_of_turn())
+
+    def _end_of_turn(self) -> EndTurn:
+        used, calls = self._used, self._calls
+        ids = [mail.id for mail in self._in_turn]
+        self._used, self._calls, self._in_turn = Usage(), 0, []
+        figures = (used.input_tokens, used.output_tokens, used.cache_creation_input_tokens, used.cache_read_input_tokens, calls)
+        return EndTurn(self.name, self.incarnation, figures, ids)
+
+    def _book_interrupted_turn(self) -> None:
+        # Mail of an unfinished turn stays uncommitted: whether its line is on disk shows when the transcript is next opened.
+        if self._calls:
+            self._in_turn = []
+            self._services.engine.post(self._end_of_turn())
+
+    def _agent(self) -> AgentLoop:
+        if self._loop is None:
+            services, spec = self._services, self.spec
+            config = AgentConfig(
+                model=services.models.get(spec.model or "", services.model),
+                system_prompt=system_prompt(spec, services.name, services.system_base),
+                name=self.name,
+                options=services.options.agents,
+                compaction=services.options.compaction,
+            )
+            self._loop = AgentLoop(
+                config,
+                self._dispatcher,
+                gateway=services.gateway,
+                view=self._view,
+                log=services.sessions.log(self.name),
+                surroundings=self,
+                events=services.events,
+            )
+            self._view = None
+        return self._loop
+
+    # -- news --------------------------------------------------------------------
+
+    def _news(self, *, first: bool) -> list[Block]:
+        services = self._services
+        mails = services.bus.take_nowait(self.name, at_turn=True)
+        self._in_turn += mails
+        blocks = self._shown(mails)
+        if first:
+            state = services.engine.state
+            blocks.append({"type": "text", "text": situation(state.roster.members[self.name], state)})
+        return blocks
+
+    def _shown(self, mails: Sequence[Mail]) -> list[Block]:
+        from protocols.messages import render_envelope  # brings pydantic, 0.1 s, which a team that only waits does not need
+
+        return [{"type": "text", "text": render_envelope(message_of(mail, self.name))} for mail in mails]
+
+    def can_claim(self) -> bool:
+        spec, state = self.spec, self._services.engine.state
+        held = len(state.tasks.owned.get(self.name, ()))
+        if not spec.auto_claim or not state.tasks.ready or (spec.task_limit is not None and held >= spec.task_limit):
+            return False
+        return next(iter(state.tasks.claimable(frozenset(spec.capabilities), self.name)), None) is not None
+
+    def _remind(self) -> None:
+        """Ask once about a task that a turn left unfinished; when that turn left it too, tell those who lead."""
+        state = self._services.engine.state
+        member = state.roster.members[self.name]
+        held = tuple((task_id, state.tasks.by_id[task_id].fence) for task_id in state.tasks.owned.get(self.name, ()))
+        if not held or member.plan_request is not None or member.status is not MemberStatus.idle:
+            return
+        ids = ", ".join(str(task_id) for task_id, _ in held)
+        stage, since = self._reminders.get(held, (0, -1))
+        if stage == 2 or since == self._turns:
+            return
+        self._reminders = {held: (stage + 1, self._turns)}
+        if stage == 0:
+            text = f"You still own task {ids}. Complete it, fail it with a reason, or go on; if you wait for somebody, just end your turn."
+            self._services.engine.post(TellMember(self.name, text))
+        else:
+            report = f"{self.name} is idle and still owns task {ids}, although it was asked about it."
+            self._services.events.emit(RuntimeNotice("warning", report, self.name))
+            for reader in self.spec.approvers:
+                self._services.engine.post(TellMember(reader, report))
+
+    # -- what the agent loop asks ---------------------------------------------------
+
+    def take_mail(self) -> tuple[list[Block], Sequence[str]]:
+        """Return the mail that is due at a tool boundary; none when the member is to stop."""
+        if self.must_stop():
+            return [], ()
+        mails = self._services.bus.take_nowait(self.name, at_turn=False)
+        if not mails:
+            return [], ()
+        self._in_turn += mails
+        return self._shown(mails), [mail.id for mail in mails]
+
+    def must_stop(self) -> bool:
+        """Tell whether the turn must end: the member said so, or is being shut down."""
+        if self.wants_idle:
+            return True
+        state = self._services.engine.state
+        request_id = state.roster.members[self.name].shutdown_request
+        return request_id is not None and state.requests.get(request_id).state in _STOPPING
+
+    def gate(self, tool: Tool, call: ToolCall) -> str | None:
+        """Refuse what writes while no plan of the member is approved."""
+        if not self.spec.plan_required or tool.effect == "reads" or tool.name in COORDINATION:
+            return None
+        member = self._services.engine.state.roster.members[self.name]
+        if member.approved_plan is not None:
+            return None
+        state = "waits for its decision" if member.plan_request is not None else "was not submitted, or not approved"
+        return (
+            f"cannot run {call.name}: it writes, and your plan {state}. You may read. "
+            "Call submit_plan, end your turn, and write after the approval has come."
+        )
+
+    # -- being told ---------------------------------------------------------------------
+
+    def interrupt(self) -> None:
+        """Let the running model call or tools be cut short, for mail of priority `now`."""
+        if self._loop is not None:
+            self._loop.interrupt()
+
+    def book(self, usage: Usage) -> None:
+        """Add what one model call used."""
+        self._used, self._calls = self._used + usage, self._calls + 1
+
+    async def _heed_shutdown(self, member: Member) -> bool:
+        """Answer by policy where nobody else did, and tell whether the life ends now."""
+        engine = self._services.engine
+        assert member.shutdown_request is not None
+        request = engine.state.requests.get(member.shutdown_request)
+        if request.state == ShutdownState.requested:
+            if self._owes_answer or self._services.bus.has_mail(self.name):
+                await self._turn()  # the request itself may be in the mail: the model may reject it
+                return False
+            grace = self._services.options.shutdown.drain_seconds
+            await engine.submit(AnswerRequest(request.id, self.name, approved=True, feedback="idle", grace_seconds=grace))
+            return False
+        if request.state == ShutdownState.approved:
+            engine.post(AdvanceRequest(request.id, ShutdownEvent.drained))
+            return True
+        return request.state in _STOPPING
+
+
+_STOPPING = frozenset({ShutdownState.approved, ShutdownState.drained, ShutdownState.cancelling, ShutdownState.expired})
+_SOMEBODY_PARKED = [("any", "")]

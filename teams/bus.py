@@ -12,9 +12,11 @@ Facts of one message: *stored* (in the journal), *injected* (taken by its recipi
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import trio
 
 from teams.artifacts import ArtifactStore
 from teams.engine import Engine
@@ -32,8 +34,7 @@ Priority = Literal["turn", "tool", "now"]
 PRIORITIES = ("turn", "tool", "now")
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(NamedTuple):
     """Where one message stands with one recipient."""
 
     id: str
@@ -55,10 +56,10 @@ class Inbox:
         """Put a message at the end of its lane."""
         (self.later if mail.priority == "turn" else self.prompt).append(mail)
 
-    def pop(self, *, at_turn: bool) -> Mail | None:
+    def pop(self, *, at_turn: bool = True) -> Mail | None:
         """Take the oldest message that may be seen now."""
         prompt, later = self.prompt, self.later
-        if at_turn and later and (not prompt or _number(later[0]) < _number(prompt[0])):
+        if at_turn and later and (not prompt or later[0].number < prompt[0].number):
             return later.popleft()
         return prompt.popleft() if prompt else None
 
@@ -111,7 +112,9 @@ class MessageBus:
         """
         if type != "message":
             raise UsageError(f"cannot send {type!r}: members send 'message'; all other kinds are the runtime's or have their own verb")
-        content, artifact = await self._fit(sender, content, priority)
+        artifact = None
+        if self._is_oversized(content, priority):
+            content, artifact = await self._store_body(sender, content)
         mail = OutgoingMail(
             type=type,
             sender=sender,
@@ -131,7 +134,9 @@ class MessageBus:
         Raises: UnknownMember, MailboxFull, UsageError.
         Checkpoints: always; when Cancelled, as for `send`.
         """
-        content, artifact = await self._fit(sender, content, priority)
+        artifact = None
+        if self._is_oversized(content, priority):
+            content, artifact = await self._store_body(sender, content)
         command = Broadcast(sender, content, self._options.unread_quota, priority, artifact, key)
         message_id, recipients = await self._engine.submit(command)
         return tuple(Receipt(message_id, name, "stored") for name in recipients)
@@ -150,16 +155,16 @@ class MessageBus:
             await self.acknowledge(sender, mail.id)
         return message_of(mail, sender)
 
-    async def _fit(self, sender: str, content: str, priority: str) -> tuple[str, str | None]:
+    def _is_oversized(self, content: str, priority: str) -> bool:
         if priority not in PRIORITIES:
             raise UsageError(f"cannot send with priority {priority!r}; legal: {', '.join(PRIORITIES)}")
         if not content.strip():
             raise UsageError("cannot send a blank message; say something")
-        options = self._options
-        if len(content) <= options.body_limit_chars:
-            return content, None
+        return len(content) > self._options.body_limit_chars
+
+    async def _store_body(self, sender: str, content: str) -> tuple[str, str]:
         artifact = await self._artifacts.save(sender, content)
-        preview = content[: options.preview_chars]
+        preview = content[: self._options.preview_chars]
         return f"{preview}\n[{len(content)} characters in all; the whole text is artifact {artifact} of {sender}]", artifact
 
     # -- receiving ----------------------------------------------------------
@@ -170,9 +175,13 @@ class MessageBus:
         Raises: UnknownMember.
         Checkpoints: always; when Cancelled, the message is still unread. It stays stored until `acknowledge`.
         """
-        self._engine.state.roster.get(member, operation="receive for")
+        engine = self._engine
+        engine.state.roster.get(member, operation="receive for")
         inbox = self._inbox(member)
-        mail = await self._engine.wait_until(("member", member), lambda: inbox.pop(at_turn=True))
+        if inbox.has(at_turn=True):
+            await trio.lowlevel.checkpoint()
+        while (mail := inbox.pop()) is None:
+            await engine.park(("member", member))
         inbox.taken.add(mail.id)
         return message_of(mail, member)
 
@@ -274,21 +283,19 @@ class MessageBus:
 
 def message_of(mail: Mail, recipient: str) -> "Message":
     """Return the message as the protocol's model of its kind."""
+    fields: dict[str, Any] = {**mail.fields, "to": recipient, "timestamp": mail.at}
+    extra = fields.pop("extra", None)
+    if extra:
+        fields.update(extra)
+    fields.pop("key", None)
+    return _message_maker()(fields)
+
+
+@cache
+def _message_maker() -> "Callable[[Mapping[str, Any]], Message]":
     from protocols.messages import make_message  # pydantic costs 0.1 s; who only sends does not pay it
 
-    fields: dict[str, Any] = {
-        "type": mail.type,
-        "id": mail.id,
-        "sender": mail.sender,
-        "recipient": recipient,
-        "content": mail.content,
-        "at": mail.at,
-        "request_id": mail.request_id,
-        "priority": mail.priority,
-        "artifact": mail.artifact,
-    }
-    extra: Mapping[str, Any] | None = mail.extra
-    return make_message({**fields, **extra} if extra else fields)
+    return make_message
 
 
 def _take_reply(inbox: Inbox, asked_id: str, answerer: str) -> Mail | None:
@@ -298,7 +305,3 @@ def _take_reply(inbox: Inbox, asked_id: str, answerer: str) -> Mail | None:
                 lane.remove(mail)
                 return mail
     return None
-
-
-def _number(mail: Mail) -> int:
-    return int(mail.id[1:])

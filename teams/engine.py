@@ -13,9 +13,9 @@ Source of the batching: group commit as databases do it; one fsync serves every 
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import outcome
 import trio
@@ -24,7 +24,7 @@ from protocols.errors import ProtocolError
 from teams.errors import JournalClosed, JournalConflict, TeamError
 from teams.journal.base import Journal
 from teams.journal.records import Record, utc_now_text
-from teams.state.decision import Command, decide
+from teams.state.decision import Command, Draft
 from teams.state.team_state import TeamState
 from teams.topics import ANYTHING, Topic, topics_of
 
@@ -49,11 +49,17 @@ class _Pending:
         self.error: BaseException | None = None
         self.result: Any = None
 
+    def abort(self, _: object) -> trio.lowlevel.Abort:
+        """Withdraw the command when its caller is cancelled, unless it was decided."""
+        if self.decided:
+            return trio.lowlevel.Abort.FAILED
+        self.task, self.decided = None, True
+        return trio.lowlevel.Abort.SUCCEEDED
+
     def reply(self) -> None:
         """Wake the caller with the answer."""
         if self.task is not None:
-            answer: outcome.Outcome[Any] = outcome.Value(self.result) if self.error is None else outcome.Error(self.error)
-            trio.lowlevel.reschedule(self.task, answer)
+            trio.lowlevel.reschedule(self.task, outcome.Value(self.result) if self.error is None else outcome.Error(self.error))
             self.task = None
 
 
@@ -86,14 +92,8 @@ class Engine:
         pending = _Pending(command, trio.lowlevel.current_task())
         self._queue.append(pending)
         self._wake.unpark()
-
-        def abort(_: object) -> trio.lowlevel.Abort:
-            if pending.decided:
-                return trio.lowlevel.Abort.FAILED
-            pending.task, pending.decided = None, True
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        return cast("ResultT", await trio.lowlevel.wait_task_rescheduled(abort))
+        result: ResultT = await trio.lowlevel.wait_task_rescheduled(pending.abort)
+        return result
 
     def post(self, command: Command[Any]) -> None:
         """Queue a command whose answer nobody needs; a refusal goes to `refused`."""
@@ -132,15 +132,16 @@ class Engine:
         """
         await trio.lowlevel.checkpoint()
         while (found := predicate()) is None:
-            self._check_open()
             await self.park(topic)
         return found
 
     async def park(self, topic: Topic) -> None:
         """Wait for the next change of the topic; there is no memory, so look at the state before and after.
 
+        Raises: JournalClosed when the engine has ended.
         Checkpoints: always.
         """
+        self._check_open()
         lot = self._lots.get(topic)
         if lot is None:
             lot = self._lots[topic] = trio.lowlevel.ParkingLot()
@@ -249,14 +250,14 @@ class Engine:
         records: list[Record] = []
         for pending in batch:
             pending.error = None
+            draft = Draft(ahead, now)
             try:
-                decided = decide(ahead, pending.command, now)
+                pending.result = pending.command.decide(draft)
             except REFUSALS as error:
                 pending.error = error
                 continue
-            pending.result = decided.result
-            more = len(decided.records)
-            for kind, fields in decided.records:
+            more = len(draft.records)
+            for kind, fields in draft.records:
                 seq += 1
                 more -= 1
                 record = Record(seq, at, kind, fields, more)
@@ -323,7 +324,7 @@ _LOOKED: Topic = ("looked", "")
 
 
 @asynccontextmanager
-async def open_engine(journal: Journal, *, wall_clock: Callable[[], float], follow: bool = True) -> AsyncIterator[Engine]:
+async def open_engine(journal: Journal, *, wall_clock: Callable[[], float], follow: bool = True) -> AsyncGenerator[Engine]:
     """Replay the journal and run an engine on it; at exit the queue is drained, a snapshot saved and the engine ended.
 
     Args: `follow` watches for what other processes append.

@@ -8,7 +8,7 @@ system without locks makes every other host look alive, which is the safe side.)
 import os
 import secrets
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def describe_host(host: str) -> str:
 
 
 @contextmanager
-def host_lock(directory: Path | None, host: str) -> Iterator[None]:
+def host_lock(directory: Path | None, host: str) -> Generator[None]:
     """Be alive for as long as the block runs; nothing to do for a team in memory."""
     if directory is None:
         yield

@@ -8,13 +8,14 @@ Laws:
 - Mail enters at tool boundaries and at the turn's begin, and nowhere else.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import trio
 
-from compaction.compactor import Checkpoint, Compactor
+from compaction.compactor import Checkpoint, Compactor, tools_text_tokens
 from compaction.models import model_facts
 from compaction.options import CompactionOptions
 from compaction.transcript import Block, ModelMessage, interrupted_results
@@ -33,6 +34,7 @@ NO_USAGE = Usage()
 SAID_NOTHING = "(ended the turn without a word)"
 REFUSED = "(refused to answer)"
 INTERRUPTED = "(interrupted before an answer)"
+STOPPED = "(ended the turn)"
 GO_ON = "(go on)"
 CUT_OFF = "Your reply was cut off at its token limit. Go on from where it stopped, in smaller steps."
 LAST_ROUND = "You have used up the rounds of this turn. Call no tool now: say what is done, what is not, and what comes next."
@@ -86,6 +88,10 @@ class Surroundings:
 
     def must_stop(self) -> bool:
         """Tell, at a tool boundary, whether the turn must end."""
+        return False
+
+    def is_called(self) -> bool:
+        """Tell whether something waits that must be seen at once; `AgentLoop.interrupt` says so while a call runs."""
         return False
 
     def gate(self, tool: Tool, call: ToolCall) -> str | None:
@@ -171,9 +177,10 @@ class AgentLoop:
                 self._append_boundary([], GO_ON)
                 continue
             usage = usage + reply.usage
-            if reply.tool_calls and not last_round:
+            if reply.tool_calls and not last_round and reply.stop_reason != "refusal":
                 results += await self._run_tools(reply, LAST_ROUND if rounds + 1 == options.max_rounds else "")
                 if surroundings.must_stop():
+                    self._append(ModelMessage("assistant", STOPPED))  # so that nothing is owed, also in the eyes of a next life
                     await self._sync()
                     return AgentResponse(reply.text, "stopped", tuple(results), usage, rounds, reply)
                 continue
@@ -220,9 +227,8 @@ class AgentLoop:
         events, name = self._events, self.config.name
         on_text = (lambda text: events.emit(TextDelta(name, text))) if events.watched else None
         reply: ModelReply | None = None
-        with trio.CancelScope() as self._interruptible:
+        with self._interruptible_scope():
             reply = await self._gateway.call(request, model=self.config.model, on_text=on_text)
-        self._interruptible = None
         if reply is not None and events.watched:
             used = reply.usage
             events.emit(
@@ -232,7 +238,7 @@ class AgentLoop:
 
     def _request(self, max_tokens: int, last_round: bool) -> ModelRequest:
         if self._definitions is None:
-            self._definitions = tuple(ToolDefinition(**definition) for definition in self.dispatcher.get_tool_definitions())
+            self._definitions = self.dispatcher.memo(_offered)
         return ModelRequest(
             agent=self.config.name,
             system=self.config.system_prompt,
@@ -256,13 +262,24 @@ class AgentLoop:
             on_end=self._tell_end if watched else None,
         )
         try:
-            with trio.CancelScope() as self._interruptible:
+            with self._interruptible_scope():
                 await batch.run()
         finally:
-            self._interruptible = None
             results = batch.results()
             self._append_boundary([result.block() for result in results], remark)
         return results
+
+    @contextmanager
+    def _interruptible_scope(self) -> Iterator[None]:
+        """Run what `interrupt` may cut short; what called for that just before counts as well."""
+        with trio.CancelScope() as scope:
+            self._interruptible = scope
+            if self._surroundings.is_called():
+                scope.cancel()
+            try:
+                yield
+            finally:
+                self._interruptible = None
 
     def _context(self, call: ToolCall) -> ToolContext:
         return ToolContext(self.config.name, self.dispatcher.workdir, call.id)
@@ -332,7 +349,7 @@ class AgentLoop:
         config, model = self.config, self.config.model
         facts = replace(model_facts(model.name), window_tokens=model.context_window_tokens)
         reply_tokens = min(config.options.max_reply_tokens, model.max_output_tokens)
-        tools = self.dispatcher.get_tool_definitions()
+        tools = self.dispatcher.memo(tools_text_tokens)
         return Compactor(config.compaction, facts=facts, reply_tokens=reply_tokens, system=config.system_prompt, tools=tools)
 
     async def _sync(self) -> None:
@@ -347,6 +364,10 @@ class AgentLoop:
     def _tell_end(self, call: ToolCall, result: ToolResult) -> None:
         name = self.config.name
         self._events.emit(ToolEnded(name, str(call.name), call.id, result.is_error, result.interrupted, result.text[:500]))
+
+
+def _offered(definitions: Sequence[Mapping[str, Any]]) -> tuple[ToolDefinition, ...]:
+    return tuple(ToolDefinition(**definition) for definition in definitions)
 
 
 async def chat(

@@ -24,6 +24,7 @@ from teams.hosts import dead_hosts
 from teams.journal.records import Record
 from teams.models.base import Usage
 from teams.services import Services
+from teams.state.decision import AGENT_KINDS
 from teams.state.request_commands import ExpireRequests, RequestShutdown
 from teams.state.roster import Member, MemberSpec
 from teams.state.roster_commands import ChangeStatus, Join
@@ -58,7 +59,9 @@ class TeammateManager:
         self._make_dispatcher = make_dispatcher
         self._hosts = hosts
         self._mates: dict[str, Teammate] = {}
-        self._to_start: deque[tuple[Teammate, trio.Event]] = deque()
+        self._awake: dict[str, Teammate] = {}
+        self._to_start: deque[Teammate] = deque()
+        self._spawning = 0
         self._lot = trio.lowlevel.ParkingLot()
         self._deadline = trio.CancelScope()
         self._leases_timed = False
@@ -74,18 +77,20 @@ class TeammateManager:
         """
         engine = self._services.engine
         dispatcher = self._make_dispatcher(tools, spec.kind == "lead")
-        join = Join(spec, self._services.host, by, self._dead(spec.name))
-        incarnation, is_new = await engine.submit(join)
-        mate = self._mates.get(spec.name)
-        if is_new:
-            mate = Teammate(self._services, spec, incarnation, dispatcher)
-            self._mates[spec.name] = mate
-            ready = trio.Event()
-            self._to_start.append((mate, ready))
-            self._lot.unpark()
-            await ready.wait()
-            if mate.failure is not None:
-                raise MemberStateError(spec.name, status=f"failed: {mate.failure}", operation="spawn", legal=["spawn it again"])
+        self._spawning += 1
+        try:
+            join = Join(spec, self._services.host, by, self._dead(spec.name))
+            incarnation, is_new = await engine.submit(join)
+            if is_new:
+                self._mates[spec.name] = Teammate(self._services, spec, incarnation, dispatcher, self._awake)
+                self._to_start.append(self._mates[spec.name])
+                self._lot.unpark()
+        finally:
+            self._spawning -= 1
+        mate = self._mates[spec.name]
+        await mate.ready.wait()
+        if mate.failure is not None:
+            raise MemberStateError(spec.name, status=f"failed: {mate.failure}", operation="spawn", legal=["spawn it again"])
         return engine.state.roster.get(spec.name, operation="spawn")
 
     def incarnation(self, name: str) -> int:
@@ -119,9 +124,14 @@ class TeammateManager:
         return (mate for mate in self._mates.values() if not mate.ended.is_set())
 
     @property
+    def anybody_awake(self) -> bool:
+        """Whether a member that lives here works, or is about to look for work."""
+        return bool(self._awake)
+
+    @property
     def is_starting(self) -> bool:
         """Whether a spawn is under way."""
-        return bool(self._to_start)
+        return bool(self._to_start) or self._spawning > 0
 
     async def join(self, name: str, *, waiter: str | None = None) -> Member:
         """Wait until a member has stopped or failed, and return it.
@@ -189,14 +199,18 @@ class TeammateManager:
 
     async def run(self) -> None:
         """Host the members until cancelled."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._keep_deadlines)
-            while True:
-                if not self._to_start:
+        for request in self._services.engine.state.requests.open(kind=RequestKind.shutdown):
+            self._follow(request)  # nobody else would end what a dead process had begun to cancel
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._keep_deadlines)
+                while True:
+                    while self._to_start:
+                        nursery.start_soon(self._to_start.popleft().live)
                     await self._lot.park()
-                    continue
-                mate, ready = self._to_start.popleft()
-                nursery.start_soon(mate.live, ready)
+        finally:
+            for mate in self._to_start:
+                mate.end_unlived()
 
     async def _keep_deadlines(self) -> None:
         """Let requests expire and leases be renewed at their times; asleep while there is neither."""
@@ -249,13 +263,19 @@ class TeammateManager:
     def _follow(self, request: Request) -> None:
         if request.kind is not RequestKind.shutdown or request.is_closed:
             return
-        name = request.subject
+        name, services = request.subject, self._services
         mate = self._mates.get(name)
+        member = services.engine.state.roster.members[name]
+        is_cancelling = request.state == ShutdownState.cancelling
         if mate is not None and not mate.ended.is_set():
-            if request.state == ShutdownState.cancelling and mate.scope is not None:
+            if is_cancelling and mate.scope is not None:
                 mate.scope.cancel()
-        elif request.state == ShutdownState.cancelling and self._dead(name):
-            self._services.engine.post(ChangeStatus(name, MemberEvent.lost, None, "its host is gone"))
+        elif member.host == services.host:
+            if member.spec.kind not in AGENT_KINDS and (is_cancelling or request.state == ShutdownState.approved):
+                # There is no child whose end could be waited for.
+                services.engine.post(ChangeStatus(name, MemberEvent.exited, member.incarnation, "shut down"))
+        elif is_cancelling and self._dead(name):
+            services.engine.post(ChangeStatus(name, MemberEvent.lost, member.incarnation, "its host is gone"))
 
     def _dead(self, name: str) -> frozenset[str]:
         member = self._services.engine.state.roster.members.get(name)

@@ -4,13 +4,10 @@ Laws: when `open_team` exits, for whatever reason, no coroutine, thread, child p
 then is in the journal; the same directory opens again and the team goes on.
 """
 
-import json
 import os
-import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import trio
@@ -18,8 +15,9 @@ import trio
 from protocols.lifecycle import MemberEvent
 from teams.artifacts import ArtifactStore
 from teams.bus import MessageBus
+from teams.client import TeamClient, close_journal, connect_team
+from teams.directory import prepare_directory, read_team_name
 from teams.engine import Engine, open_engine
-from teams.errors import NotATeam
 from teams.events import EventHub, RuntimeNotice
 from teams.hosts import dead_hosts, host_lock, new_host_name
 from teams.journal.base import Journal
@@ -35,14 +33,14 @@ from teams.services import Services
 from teams.sessions import SessionStore
 from teams.state.roster import MemberSpec, check_name
 from teams.state.roster_commands import ChangeStatus
-from teams.state.team_state import TeamState
 from teams.tasks import TaskManager
 from teams.team import Team, join_plain_member
 from teams.toolsets import Toolsets
 from teams.views import ViewWriter
 from teams.waits import WaitGraph
 
-FORMAT_VERSION = 1
+__all__ = ["TeamClient", "connect_team", "open_team"]
+
 CLOSING_SECONDS = 5.0
 """How long the last records and views of a closing team may take, once its members have ended."""
 
@@ -75,7 +73,7 @@ async def open_team(
     Raises: NotATeam, JournalDamaged, HostConflict (another process is the lead).
     """
     options = options or TeamOptions()
-    root = None if directory is None else await trio.to_thread.run_sync(_prepare_directory, Path(directory), name)
+    root = None if directory is None else await trio.to_thread.run_sync(prepare_directory, Path(directory), name)
     team_name = (name or "team") if root is None else await trio.to_thread.run_sync(read_team_name, root)
     host = new_host_name()
     hosts = None if root is None else root / "hosts"
@@ -83,7 +81,7 @@ async def open_team(
         stack.enter_context(host_lock(hosts, host))
         if journal is None:
             journal = await _open_journal(root)
-            stack.push_async_callback(_close_journal, journal)
+            stack.push_async_callback(close_journal, journal)
         engine = await stack.enter_async_context(open_engine(journal, wall_clock=wall_clock))
         sessions = SessionStore(None if root is None else root / "sessions", wall_clock=wall_clock)
         stack.callback(sessions.close)
@@ -109,45 +107,8 @@ async def open_team(
             nursery.cancel_scope.cancel()
 
 
-def read_team_name(root: Path) -> str:
-    """Return the name in a team directory; raise NotATeam when it is none."""
-    try:
-        data = json.loads((root / "team.json").read_text(encoding="utf-8"))
-        version, name = data["format"], data["name"]
-    except FileNotFoundError:
-        raise NotATeam(root, reason="it has no team.json; open_team or 'teams demo' makes one") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise NotATeam(root, reason=f"its team.json cannot be read: {error}") from error
-    if version != FORMAT_VERSION:
-        raise NotATeam(root, reason=f"its format is {version}; this version of teams reads {FORMAT_VERSION}")
-    return str(name)
-
-
-def _prepare_directory(root: Path, name: str | None) -> Path:
-    marker = root / "team.json"
-    if root.exists() and not root.is_dir():
-        raise NotATeam(root, reason="it is a file")
-    if not marker.exists():
-        if root.exists() and any(root.iterdir()):
-            raise NotATeam(root, reason="it has other things in it and no team.json; choose an empty or a new directory")
-        root.mkdir(parents=True, exist_ok=True)
-        data = {"id": secrets.token_hex(8), "name": name or root.resolve().parent.name or "team", "format": FORMAT_VERSION}
-        temporary = root / f".team.json.{os.getpid()}.tmp"
-        temporary.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
-        temporary.replace(marker)
-    read_team_name(root)
-    for folder in ("journal", "sessions", "artifacts", "hosts"):
-        (root / folder).mkdir(exist_ok=True)
-    return root
-
-
 async def _open_journal(root: Path | None) -> Journal:
     return MemoryJournal() if root is None else await FileJournal.open(root / "journal")
-
-
-async def _close_journal(journal: Journal) -> None:
-    with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSING_SECONDS):
-        await journal.aclose()
 
 
 async def _join_lead(services: Services, hosts: Path | None) -> None:
@@ -165,7 +126,7 @@ async def _say_goodbye(services: Services, views: ViewWriter | None) -> None:
     """Let the last records and views be written once every member has ended."""
     with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSING_SECONDS):
         lead = services.engine.state.roster.members[services.options.lead]
-        if services.engine.is_open:
+        if services.engine.is_open and lead.live:
             await services.engine.submit(ChangeStatus(lead.name, MemberEvent.exited, lead.incarnation, "the team was closed"))
         if views is not None:
             await views.flush()
@@ -223,51 +184,3 @@ def _assemble(
     manager = TeammateManager(services, toolsets.dispatcher, None if root is None else root / "hosts")
     toolsets.manager = manager
     return services, manager
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TeamClient:
-    """A team seen from a process that hosts nobody: it reads, sends, decides and asks for shutdowns, as the person."""
-
-    name: str
-    directory: Path
-    person: str
-    engine: Engine
-    bus: MessageBus
-    tasks: TaskManager
-    events: EventHub
-
-    @property
-    def state(self) -> TeamState:
-        """The team's state as of the last commit that this process has seen."""
-        return self.engine.state
-
-    def dead_hosts(self) -> frozenset[str]:
-        """Return the hosts of live members whose process is gone."""
-        hosts = {member.host for member in self.state.roster.live() if member.host is not None}
-        return dead_hosts(self.directory / "hosts", hosts)
-
-
-@asynccontextmanager
-async def connect_team(
-    directory: str | os.PathLike[str], *, options: TeamOptions | None = None, wall_clock: Callable[[], float] = time.time
-) -> AsyncIterator[TeamClient]:
-    """Look into a team that another process may be running, to send, decide and follow; nobody is hosted here.
-
-    Raises: NotATeam, JournalDamaged.
-    """
-    options = options or TeamOptions()
-    root = Path(directory)
-    name = await trio.to_thread.run_sync(read_team_name, root)
-    journal = await FileJournal.open(root / "journal")
-    try:
-        async with open_engine(journal, wall_clock=wall_clock) as engine:
-            events = EventHub(options.event_buffer)
-            engine.listen(lambda records: tell_watchers(records, events, engine.state))
-            waits = WaitGraph(lambda _: ())
-            bus = MessageBus(engine, ArtifactStore(root / "artifacts"), waits, options.bus)
-            tasks = TaskManager(engine, waits, options.tasks, author=options.person)
-            yield TeamClient(name=name, directory=root, person=options.person, engine=engine, bus=bus, tasks=tasks, events=events)
-            events.close()
-    finally:
-        await _close_journal(journal)

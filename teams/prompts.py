@@ -4,12 +4,14 @@ Law: the system prompt of a member does not change while it lives, so that its c
 roster, open tasks) is said in a user block.
 """
 
-from collections.abc import Sequence
+from itertools import islice
 
 from protocols.envelope import escape_text
 from teams.state.roster import Member, MemberSpec
 from teams.state.team_state import TeamState
 from teams.task_graph import describe
+
+SHOWN_TEAMMATES = 50
 
 RULES = """\
 You work in a team of agents. What you write as text is seen by nobody: use send_message to tell a teammate something, and answer a \
@@ -40,8 +42,7 @@ def system_prompt(spec: MemberSpec, team_name: str, base: str) -> str:
 
 def situation(member: Member, state: TeamState) -> str:
     """Return the block that tells a member where things stand: its team, its tasks, its plan, its notes."""
-    others = [other for other in state.roster.live() if other.name != member.name]
-    lines = [f"<team_state for={member.name!r}>", f"Teammates: {_roster(others)}"]
+    lines = [f"<team_state for={member.name!r}>", f"Teammates: {_roster(member, state)}"]
     tasks = [describe(state.tasks, state.tasks.by_id[task_id]) for task_id in state.tasks.owned.get(member.name, ())]
     if tasks:
         lines.append(f"Your open tasks: {escape_text('; '.join(tasks))}")
@@ -56,6 +57,10 @@ def situation(member: Member, state: TeamState) -> str:
     return "\n".join([*lines, "</team_state>"])
 
 
-def _roster(others: Sequence[Member]) -> str:
-    shown = ", ".join(f"{other.name} ({escape_text(other.spec.role)})" for other in others[:50])
-    return f"{shown} and {len(others) - 50} more" if len(others) > 50 else shown or "none yet"
+def _roster(member: Member, state: TeamState) -> str:
+    # Of a large team only some are shown, and only those are looked at: every member's first turn asks.
+    others = (other for other in state.roster.live() if other.name != member.name)
+    shown = [f"{other.name} ({escape_text(other.spec.role)})" for other in islice(others, SHOWN_TEAMMATES)]
+    if len(shown) == SHOWN_TEAMMATES:
+        shown.append(f"and others, {len(state.roster.members)} members in all")
+    return ", ".join(shown) or "none yet"

@@ -1,12 +1,15 @@
 """The transcripts of the teammates that this process hosts: one file each, written by its host alone.
 
-Laws: lines are written in the order in which they are added, at once, so that they survive the process; `sync` returns when they are on
-disk, and one worker serves everybody who syncs at the same time. Few files are open at a time, whatever the number of teammates.
+Laws: lines are written in the order in which they are added, at once (those of a new file with its first sync), so that they survive the
+process; `sync` returns when they are on disk, and one worker serves everybody who syncs at the same time. Few files are open at a time,
+whatever the number of teammates.
 """
 
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import trio
@@ -15,10 +18,13 @@ from compaction.compactor import Checkpoint
 from compaction.session import Entry, Header, LoadedSession, encode_checkpoint, encode_header, encode_message, load
 from compaction.sessionfile import SessionFile
 from compaction.transcript import ModelMessage
+from teams.journal.offload import Offload
 from teams.journal.records import utc_now_text
 from teams.models.base import ModelReply
 from teams.state.roster import check_name
 
+_fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+SYNC_THREADS = 4
 OPEN_FILES = 128
 """File descriptors kept for transcripts; the least recently used one is closed first."""
 
@@ -34,20 +40,22 @@ class SessionStore:
         self._wall_clock = wall_clock
         self._files: OrderedDict[str, int] = OrderedDict()
         self._kept: dict[str, list[bytes]] = {}
+        self._unwritten: dict[str, list[bytes]] = {}  # lines of files that are not made yet
         self._dirty: dict[str, None] = {}
         self._syncing: frozenset[str] = frozenset()
         self._waiting: list[tuple[str, trio.Event]] = []
         self._lot = trio.lowlevel.ParkingLot()
+        self._offload = Offload()
         self.failure: OSError | None = None
 
     def exists(self, name: str) -> bool:
         """Tell whether the member has a transcript."""
         if self._directory is None:
             return name in self._kept
-        return self._path(name).exists()
+        return name in self._unwritten or self._path(name).exists()
 
-    async def load(self, name: str) -> LoadedSession:
-        """Read a transcript; a line that a crash cut is cut off, with the bytes kept aside.
+    async def load(self, name: str) -> LoadedSession | None:
+        """Read a transcript, None when it has no line yet; one that a crash cut is cut off, with the bytes kept aside.
 
         Raises: NotASession when the file is none.
         Checkpoints: always.
@@ -66,19 +74,23 @@ class SessionStore:
         return utc_now_text(self._wall_clock())
 
     def write(self, name: str, line: bytes) -> None:
-        """Append a line; short, so it is done at once."""
+        """Append a line: at once where the file is there, with the first `sync` where it is not, since making a file may take long."""
         if self._directory is None:
             lines = self._kept.setdefault(name, [])
             if not lines:
                 lines.append(encode_header(Header(name, self.text_now())))
             lines.append(line)
             return
-        descriptor, is_new = self._open(name)
-        data = encode_header(Header(name, self.text_now())) + line if is_new else line
-        written = os.write(descriptor, data)
-        while written < len(data):
-            written += os.write(descriptor, data[written:])
         self._dirty[name] = None
+        waiting = self._unwritten.get(name)
+        if waiting is not None:
+            waiting.append(line)
+        elif name in self._syncing and name not in self._files:
+            self._unwritten[name] = [line]  # behind what a worker thread is writing into the new file
+        elif name in self._files or self._path(name).exists():
+            _write(self._open(name), line)
+        else:
+            self._unwritten[name] = [encode_header(Header(name, self.text_now())), line]
 
     async def sync(self, name: str) -> None:
         """Return when everything written for the member is on disk.
@@ -103,43 +115,56 @@ class SessionStore:
                 await self._lot.park()
                 continue
             waiting, self._waiting = self._waiting, []
-            names = [name for name, _ in waiting if name in self._dirty]
-            for name in names:
-                self._dirty.pop(name, None)
-            self._syncing = frozenset(names)
+            names = [name for name in dict.fromkeys(name for name, _ in waiting) if name in self._dirty]
             try:
-                await trio.to_thread.run_sync(_sync_all, [self._files[name] for name in names])
+                await self._sync_all(names)
             except OSError as error:
                 self.failure = error
-            self._syncing = frozenset()
             for _, done in waiting:
                 done.set()
 
     def close(self) -> None:
-        """Close every file."""
+        """Write what no `sync` came for, and close every file."""
+        for name in list(self._unwritten):
+            _write(self._open(name), b"".join(self._unwritten.pop(name)))
         for descriptor in self._files.values():
             os.close(descriptor)
         self._files.clear()
+
+    async def _sync_all(self, names: Sequence[str]) -> None:
+        self._syncing = frozenset(names)
+        for name in names:
+            self._dirty.pop(name, None)
+        work: list[tuple[Path | int, list[bytes]]] = []
+        for name in names:
+            lines = self._unwritten.pop(name, [])
+            work.append((self._path(name) if lines else self._open(name), lines))
+        if len(work) == 1:
+            await self._offload(partial(_sync_each, work))
+        else:
+            # A file system commits what several threads sync at the same time in one go.
+            async with trio.open_nursery() as nursery:
+                for part in range(min(SYNC_THREADS, len(work))):
+                    nursery.start_soon(trio.to_thread.run_sync, partial(_sync_each, work[part::SYNC_THREADS]))
+        self._syncing = frozenset()
 
     def _path(self, name: str) -> Path:
         assert self._directory is not None
         return self._directory / f"{check_name(name)}.jsonl"
 
-    def _open(self, name: str) -> tuple[int, bool]:
+    def _open(self, name: str) -> int:
         descriptor = self._files.get(name)
         if descriptor is not None:
             self._files.move_to_end(name)
-            return descriptor, False
-        path = self._path(name)
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
-        self._files[name] = descriptor
-        if len(self._files) > OPEN_FILES:
+            return descriptor
+        if len(self._files) >= OPEN_FILES:
             self._close_one()
-        return descriptor, os.fstat(descriptor).st_size == 0
+        descriptor = self._files[name] = _open_to_append(self._path(name))
+        return descriptor
 
     def _close_one(self) -> None:
         # A file that has something to sync stays open, so that its descriptor is still right when the worker comes to it.
-        for name in self._files:
+        for name in list(islice(self._files, 8)):
             if name not in self._dirty and name not in self._syncing:
                 os.close(self._files.pop(name))
                 return
@@ -171,14 +196,34 @@ class SessionLog:
         await self._store.sync(self.name)
 
 
-def _sync_all(descriptors: Sequence[int]) -> None:
-    for descriptor in descriptors:
-        (os.fdatasync if hasattr(os, "fdatasync") else os.fsync)(descriptor)
+def _sync_each(work: Sequence[tuple[Path | int, list[bytes]]]) -> None:
+    for file, lines in work:
+        if isinstance(file, int):
+            _fdatasync(file)
+            continue
+        descriptor = _open_to_append(file)
+        try:
+            _write(descriptor, b"".join(lines))
+            _fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
-def _recover_and_load(path: Path) -> LoadedSession:
+def _open_to_append(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    written = os.write(descriptor, data)
+    while written < len(data):  # a full disk or a signal; the rest follows or raises
+        written += os.write(descriptor, data[written:])
+
+
+def _recover_and_load(path: Path) -> LoadedSession | None:
     file = SessionFile(path)
     file.open()
     file.close()
+    if not path.stat().st_size:  # the crash came before its first line was whole
+        return None
     with path.open("rb") as lines:
         return load(lines)

@@ -96,7 +96,7 @@ class Team:
             raise ValueError(f"plan must be 'none' or 'required', not {plan!r}")
         options = self._services.options
         if model is not None:
-            self._services.models[model.name] = model
+            self._services.models[name] = model
         chosen = (options.lead, options.person) if approvers is None else tuple(approvers)
         spec = MemberSpec(
             name=name,
@@ -182,10 +182,10 @@ class Team:
         """Whether nothing moves, nor will by itself."""
         services = self._services
         state = services.engine.state
-        if not services.engine.is_settled or self.manager.is_starting:
+        if not services.engine.is_settled or self.manager.is_starting or self.manager.anybody_awake:
             return False
         for mate in self.manager.hosted():
-            if not mate.parked or services.bus.has_mail(mate.name) or mate.can_claim():
+            if services.bus.has_mail(mate.name) or mate.can_claim():
                 return False
         return not any(request.is_undecided or request.kind is RequestKind.shutdown for request in state.requests.open())
 

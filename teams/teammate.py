@@ -8,11 +8,13 @@ Laws:
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import trio
 
 from compaction.transcript import Block
 from compaction.view import View
+from protocols.errors import ProtocolError
 from protocols.lifecycle import MemberEvent, MemberStatus
 from protocols.shutdown import ShutdownEvent, ShutdownState
 from teams.bus import message_of
@@ -21,6 +23,7 @@ from teams.loop import AgentConfig, AgentLoop, Surroundings
 from teams.models.base import Usage
 from teams.prompts import situation, system_prompt
 from teams.services import Services
+from teams.state.decision import AGENT_KINDS
 from teams.state.mail_commands import CommitMail, TellMember
 from teams.state.mailboxes import Mail
 from teams.state.request_commands import AdvanceRequest, AnswerRequest
@@ -34,11 +37,15 @@ from teams.tools.dispatcher import ToolDispatcher
 class Teammate(Surroundings):
     """One hosted member; made by the manager, which runs `live` in its nursery."""
 
-    def __init__(self, services: Services, spec: MemberSpec, incarnation: int, dispatcher: ToolDispatcher) -> None:
+    def __init__(
+        self, services: Services, spec: MemberSpec, incarnation: int, dispatcher: ToolDispatcher, awake: dict[str, "Teammate"]
+    ) -> None:
         self.name, self.spec, self.incarnation = spec.name, spec, incarnation
-        self.parked = False
+        self._awake = awake  # everybody who does not sleep; whether a team is at rest must not cost a look at each member
+        awake[self.name] = self
         self.wants_idle = False
         self.scope: trio.CancelScope | None = None
+        self.ready = trio.Event()  # it can take mail, or has failed to come up
         self.ended = trio.Event()
         self.failure: str | None = None
         self._services = services
@@ -54,8 +61,8 @@ class Teammate(Surroundings):
 
     # -- the life --------------------------------------------------------------
 
-    async def live(self, ready: trio.Event) -> None:
-        """Live until the member is shut down, cancelled or fails; `ready` is set once it can take mail, or has failed to come up.
+    async def live(self) -> None:
+        """Live until the member is shut down, cancelled or fails.
 
         Checkpoints: always; when Cancelled, the end is queued for the journal, which writes it before the team is closed.
         """
@@ -65,7 +72,7 @@ class Teammate(Surroundings):
             with trio.CancelScope() as self.scope:
                 await self._restore()
                 engine.post(ChangeStatus(self.name, MemberEvent.ready, self.incarnation))
-                ready.set()
+                self.ready.set()
                 await self._work_and_idle()
                 reason = "shut down"
             if self.scope.cancelled_caught:
@@ -78,9 +85,21 @@ class Teammate(Surroundings):
             if engine.is_open:
                 self._book_interrupted_turn()
                 engine.post(ChangeStatus(self.name, event, self.incarnation, reason))
-            self.parked = True
+                if self.failure is not None:
+                    self._tell_leads(f"{self.name} has failed ({self.failure}); its tasks are handed back. It can be spawned again.")
+            self._services.bus.give_back(self.name, self._in_turn)  # a next life commits what its transcript holds, and reads the rest
+            if self._awake.get(self.name) is self:
+                del self._awake[self.name]
+            engine.notify(_SOMEBODY_PARKED)
             self.ended.set()
-            ready.set()
+            self.ready.set()
+
+    def end_unlived(self) -> None:
+        """Write the end of a member whose life had not begun when its team ended."""
+        if self._services.engine.is_open:
+            self._services.engine.post(ChangeStatus(self.name, MemberEvent.exited, self.incarnation, "the team was closed"))
+        self.ended.set()
+        self.ready.set()
 
     async def _restore(self) -> None:
         """Take up the transcript of an earlier life: what it holds was injected, and what it owes is owed."""
@@ -88,6 +107,8 @@ class Teammate(Surroundings):
         if not services.sessions.exists(self.name):
             return
         loaded = await services.sessions.load(self.name)
+        if loaded is None:
+            return
         unread = services.engine.state.mail.box(self.name)
         injected = tuple(message_id for message_id in unread if message_id in loaded.mail_ids)
         if injected:
@@ -113,14 +134,14 @@ class Teammate(Surroundings):
                 await services.tasks.claim_next(self.name, announce=True, incarnation=self.incarnation)
             else:
                 self._remind()
-                self.parked = True
+                del self._awake[self.name]
                 if self.spec.auto_claim:
                     services.claimers.add(self.name, frozenset(self.spec.capabilities))
                 engine.notify(_SOMEBODY_PARKED)
                 try:
                     await engine.park(topic)
                 finally:
-                    self.parked = False
+                    self._awake[self.name] = self
                     services.claimers.discard(self.name)
 
     async def _turn(self) -> None:
@@ -134,26 +155,26 @@ class Teammate(Surroundings):
         await agent.run(blocks, mail=[mail.id for mail in self._in_turn])
         self.wants_idle = False
         self._turns += 1
-        await engine.submit(self._end_of_turn())
+        read, self._in_turn = self._in_turn, []
+        await engine.submit(self._end_of_turn(read))
 
-    def _end_of_turn(self) -> EndTurn:
+    def _end_of_turn(self, read: Sequence[Mail]) -> EndTurn:
         used, calls = self._used, self._calls
-        ids = [mail.id for mail in self._in_turn]
-        self._used, self._calls, self._in_turn = Usage(), 0, []
+        ids = [mail.id for mail in read]
+        self._used, self._calls = Usage(), 0
         figures = (used.input_tokens, used.output_tokens, used.cache_creation_input_tokens, used.cache_read_input_tokens, calls)
         return EndTurn(self.name, self.incarnation, figures, ids)
 
     def _book_interrupted_turn(self) -> None:
         # Mail of an unfinished turn stays uncommitted: whether its line is on disk shows when the transcript is next opened.
         if self._calls:
-            self._in_turn = []
-            self._services.engine.post(self._end_of_turn())
+            self._services.engine.post(self._end_of_turn([]))
 
     def _agent(self) -> AgentLoop:
         if self._loop is None:
             services, spec = self._services, self.spec
             config = AgentConfig(
-                model=services.models.get(spec.model or "", services.model),
+                model=services.models.get(self.name, services.model),
                 system_prompt=system_prompt(spec, services.name, services.system_base),
                 name=self.name,
                 options=services.options.agents,
@@ -189,6 +210,7 @@ class Teammate(Surroundings):
         return [{"type": "text", "text": render_envelope(message_of(mail, self.name))} for mail in mails]
 
     def can_claim(self) -> bool:
+        """Tell whether the member would take a task now by itself."""
         spec, state = self.spec, self._services.engine.state
         held = len(state.tasks.owned.get(self.name, ()))
         if not spec.auto_claim or not state.tasks.ready or (spec.task_limit is not None and held >= spec.task_limit):
@@ -213,8 +235,16 @@ class Teammate(Surroundings):
         else:
             report = f"{self.name} is idle and still owns task {ids}, although it was asked about it."
             self._services.events.emit(RuntimeNotice("warning", report, self.name))
-            for reader in self.spec.approvers:
-                self._services.engine.post(TellMember(reader, report))
+            self._tell_leads(report)
+
+    def _tell_leads(self, text: str) -> None:
+        """Send a notice to the agents that decide this member's plans, and to every agent that leads."""
+        roster, engine = self._services.engine.state.roster, self._services.engine
+        leads = [member.name for member in roster.live() if member.spec.kind == "lead"]
+        for reader in dict.fromkeys([*self.spec.approvers, *leads]):
+            member = roster.members.get(reader)
+            if reader != self.name and member is not None and member.spec.kind in AGENT_KINDS:
+                engine.post(TellMember(reader, text))
 
     # -- what the agent loop asks ---------------------------------------------------
 
@@ -235,6 +265,10 @@ class Teammate(Surroundings):
         state = self._services.engine.state
         request_id = state.roster.members[self.name].shutdown_request
         return request_id is not None and state.requests.get(request_id).state in _STOPPING
+
+    def is_called(self) -> bool:
+        """Tell whether mail of priority `now` waits."""
+        return not self.must_stop() and self._services.bus.urgent(self.name) is not None
 
     def gate(self, tool: Tool, call: ToolCall) -> str | None:
         """Refuse what writes while no plan of the member is approved."""
@@ -270,7 +304,8 @@ class Teammate(Surroundings):
                 await self._turn()  # the request itself may be in the mail: the model may reject it
                 return False
             grace = self._services.options.shutdown.drain_seconds
-            await engine.submit(AnswerRequest(request.id, self.name, approved=True, feedback="idle", grace_seconds=grace))
+            with suppress(ProtocolError):  # its deadline passed, or somebody forced it, in the same step: the next look shows what holds
+                await engine.submit(AnswerRequest(request.id, self.name, approved=True, feedback="idle", grace_seconds=grace))
             return False
         if request.state == ShutdownState.approved:
             engine.post(AdvanceRequest(request.id, ShutdownEvent.drained))

@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from protocols.envelope import escape_text
 from teams.services import Services
 from teams.state.roster import MemberSpec
-from teams.tools.base import Tool
-from teams.tools.coordination import lead_tools, teammate_tools
+from teams.tools.base import Tool, ToolError
+from teams.tools.coordination import COORDINATION, lead_tools, teammate_tools
 from teams.tools.defaults import make_default_dispatcher
 from teams.tools.dispatcher import ToolDispatcher
 
 if TYPE_CHECKING:
     from teams.manager import TeammateManager
+
+
+ROLE_LIMIT_CHARS = 100
+"""A role stands in the system prompt of its member: a model that spawns may put a few words there, not a page."""
 
 
 class Toolsets:
@@ -35,7 +40,7 @@ class Toolsets:
     def dispatcher(self, tools: Sequence[Tool] | None, lead: bool) -> ToolDispatcher:
         """Return the dispatcher for these tools, or for the default ones, with those of teammates or leads.
 
-        Raises: ValueError when two tools have one name.
+        Raises: ValueError when two tools have one name, or one has the name of a coordination tool.
         """
         key = (None if tools is None else tuple(id(tool) for tool in tools), lead)
         made = self._made.get(key)
@@ -46,6 +51,8 @@ class Toolsets:
                 shared = teammate_tools(services.engine, services.bus, services.tasks, self, options.plans, options.shutdown)
                 self._coordination = shared, lead_tools(services.engine, services.bus, self)
             own = self._default_tools() if tools is None else list(tools)
+            if taken := sorted(COORDINATION.intersection(tool.name for tool in own)):
+                raise ValueError(f"cannot give a member a tool named {taken[0]!r}: the plan gate knows that name as one of the team's own")
             made = ToolDispatcher(workdir=None, overflow=lambda text: services.artifacts.save_now("tools", text))
             made.register_many([*own, *self._coordination[0], *(self._coordination[1] if lead else [])])
             self._made[key] = made
@@ -73,6 +80,8 @@ class Toolsets:
 
     async def spawn_by_agent(self, agent: str, name: str, role: str, prompt: str, plan_required: bool) -> str:
         """Spawn a teammate for a lead and return its status."""
+        if len(role) > ROLE_LIMIT_CHARS or not role.isprintable():
+            raise ToolError(f"cannot spawn {name!r}: its role is one line of at most {ROLE_LIMIT_CHARS} characters; say more in the prompt")
         options = self._services.options
         approvers = tuple(approver for approver in (agent, options.person) if approver != name)
         spec = MemberSpec(
@@ -91,8 +100,9 @@ class Toolsets:
         """Ask a member to stop and return how that ended."""
         with self._services.waits.waiting(agent, name):
             outcome = await self.manager.shutdown(name, by=agent, reason=reason, force=force)
+        reason_given = f" ({escape_text(outcome.reason)})" if outcome.reason else ""
         handed_back = f"; handed back: task {', '.join(map(str, outcome.handed_back))}" if outcome.handed_back else ""
-        return f"{name}: {outcome.state}{f' ({outcome.reason})' if outcome.reason else ''}{handed_back}"
+        return f"{name}: {outcome.state}{reason_given}{handed_back}"
 
     async def wait_news(self, agent: str, seconds: float) -> str:
         """Wait for mail of the agent, for at most so long, and say what there is."""

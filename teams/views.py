@@ -16,8 +16,7 @@ import trio
 from teams.engine import Engine
 from teams.journal.records import Record
 from teams.state.mailboxes import Mail
-from teams.state.tasks import Task
-from teams.state.team_state import TeamState
+from teams.state.shown import config_view, task_view
 
 
 class ViewWriter:
@@ -96,28 +95,6 @@ class ViewWriter:
 
 _File = tuple[str, Callable[[], str] | str | None]
 """A name below the root, and its content: text, what makes the text in the worker thread, or None for no file."""
-
-
-def config_view(state: TeamState, team_name: str) -> dict[str, Any]:
-    """Return the team's members in the keys that other tools know."""
-    members = [{"name": member.name, "role": member.spec.role, "status": member.status.value} for member in state.roster.members.values()]
-    return {"team_name": team_name, "members": members}
-
-
-def task_view(state: TeamState, task: Task) -> dict[str, Any]:
-    """Return a task in the keys that other tools know; `blockedBy` holds the blockers that still block."""
-    return {
-        "id": task.id,
-        "subject": task.subject,
-        "description": task.description,
-        "status": task.status.value,
-        "owner": task.owner or "",
-        "worktree": task.worktree or "",
-        "blockedBy": list(state.tasks.blocked_by(task.id)),
-        "blocks": sorted(state.tasks.dependents.get(task.id, ())),
-        "created_at": task.created_at,
-        "updated_at": task.updated_at,
-    }
 
 
 def _json(value: dict[str, Any], indent: int | None = 2) -> str:

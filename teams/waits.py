@@ -3,7 +3,7 @@
 Law: the wait that would close a cycle fails at once and names it; the graph is in the memory of the process whose members wait.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 
 from teams.errors import WaitCycle
@@ -20,7 +20,7 @@ class WaitGraph:
         self._edges: dict[Node, dict[Node, int]] = {}
 
     @contextmanager
-    def waiting(self, waiter: Node, *targets: Node) -> Iterator[None]:
+    def waiting(self, waiter: Node, *targets: Node) -> Generator[None]:
         """Register a wait for as long as the block runs; waiting for any of several targets counts only when all of them close a cycle.
 
         Raises: WaitCycle when the waiter could never be woken.

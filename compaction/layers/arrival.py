@@ -42,8 +42,8 @@ def cap(text: str, limit_chars: int, recall_id: str | None = None) -> Capped:
         return Capped(text, False)
     marker = _marker(len(text), recall_id)
     room = limit_chars - len(marker)
-    if room <= 0:  # no room for both: the marker says more than a bit of the text, and a bit of the marker says nothing
-        return Capped(marker if room == 0 else text[: _before(text, limit_chars)], True)
+    if room < 0:  # a bit of the marker would say nothing: a bit of the text says more
+        return Capped(text[: _before(text, limit_chars)], True)
     parts = HEAD_SHARE + TAIL_SHARE
     head = text[: _before(text, int(room * HEAD_SHARE / parts))]
     tail = text[_after(text, len(text) - int(room * TAIL_SHARE / parts)) :]

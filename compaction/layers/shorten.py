@@ -9,7 +9,7 @@ from typing import cast
 
 from compaction.cleaning import IMAGE_REMOVED
 from compaction.layers.arrival import cap, fair_level
-from compaction.tokens import Weight, count_text, weigh
+from compaction.tokens import Weight, count_text, weigh, weigh_block
 from compaction.transcript import Block, ModelMessage, as_block
 
 CUT = "[cut]"
@@ -150,16 +150,23 @@ def _as_word(part: Block) -> Block:
 
 
 def _stripped(message: ModelMessage) -> ModelMessage:
-    """Return what must stay of a message: its users' words, its calls and results by their ids."""
-    content: list[Block] = []
-    for block in message.content:
-        match block.get("type"):
-            case "tool_use":
-                content.append({**block, "input": INPUT_REMOVED})
-            case "tool_result":
-                content.append({**block, "content": CUT})
-            case "text" if message.role == "assistant":
-                content.append({"type": "text", "text": CUT})
-            case _:
-                content.append(block)
-    return ModelMessage(message.role, content)
+    """Return what must stay of a message: its users' words, its calls and results by their ids; what is shorter than its word stays."""
+    return _with_content(message, [_strip(block, message.role) for block in message.content])
+
+
+def _strip(block: Block, role: str) -> Block:
+    match block.get("type"):
+        case "tool_use":
+            bare: Block = {**block, "input": INPUT_REMOVED}
+        case "tool_result":
+            bare = {**block, "content": CUT}
+        case "text" if role == "assistant":
+            bare = {**block, "text": CUT}
+        case _:
+            return block
+    return bare if _tokens(bare) < _tokens(block) else block
+
+
+def _tokens(block: Block) -> int:
+    weight = weigh_block(block)
+    return weight.text_tokens + weight.image_tokens_large

@@ -1,7 +1,8 @@
 """The journal in files, for many processes on one directory.
 
-`<root>/journal/00000001.jsonl` and its followers are the log, `<root>/snapshot.json` its snapshot. The work is done by `store.SegmentStore`
-in a worker thread, one hop per append and per slice of a read; this module orders the calls and decides what cancellation means.
+`<root>/journal/00000001.jsonl` and its followers are the log, `<root>/snapshot.json` its snapshot. The work is done by
+`store.SegmentStore`: a read in slices in a worker thread, an append where it disturbs least (see `offload`). This module orders the calls
+and decides what cancellation means.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -9,13 +10,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import trio
 
 from teams.errors import JournalClosed
 from teams.journal.base import Journal, JournalReport, JournalStatistics, Snapshot
 from teams.journal.fileops import FileOps
+from teams.journal.offload import Offload, RunSync, run_in_thread
 from teams.journal.records import Record, check_group, encode
 from teams.journal.segments import Cursor
 from teams.journal.snapshot import encode_snapshot
@@ -24,19 +26,6 @@ from teams.journal.watch import Watch, open_watch
 
 _T = TypeVar("_T")
 _CLOSE_GRACE_SECONDS = 5.0
-
-
-class RunSync(Protocol):
-    """How blocking work is run: `trio.to_thread.run_sync`, or a stand-in that a simulation controls."""
-
-    async def __call__(self, sync_fn: Callable[[], _T], /, *, limiter: trio.CapacityLimiter | None = None) -> _T:
-        """Run the function to its end, also when cancelled meanwhile."""
-        ...
-
-
-async def run_in_thread(sync_fn: Callable[[], _T], /, *, limiter: trio.CapacityLimiter | None = None) -> _T:
-    """Run the function in a worker thread of trio; when Cancelled, it was not begun."""
-    return await trio.to_thread.run_sync(sync_fn, limiter=limiter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +59,8 @@ class FileJournal(Journal):
 
     def __init__(self, store: SegmentStore, *, directory: Path, options: FileJournalOptions, run_sync: RunSync) -> None:
         self._store, self._directory, self._options, self._run_sync = store, directory, options, run_sync
+        # Reads go through a thread, appends wherever they disturb least; a stand-in that is passed in gets everything.
+        self._run_append: RunSync = Offload() if run_sync is run_in_thread else run_sync
         self._busy = trio.Lock()
         self._limiter = trio.CapacityLimiter(1)  # tools that fill the default one must not hold up the log
         self._watch: Watch | None = None
@@ -102,7 +93,7 @@ class FileJournal(Journal):
         return tuple(self._store.reports)
 
     async def append(self, records: Sequence[Record], expected_seq: int) -> None:
-        """See Journal.append: one write and one fsync, in one hop to a worker thread."""
+        """See Journal.append: one write and one fsync."""
         check_group(records, expected_seq)
         data = b"".join(map(encode, records))
         await self._acquire()
@@ -110,7 +101,7 @@ class FileJournal(Journal):
             self._store.check_usable()
             if expected_seq > self.head_seq:
                 raise ValueError(f"cannot append after record {expected_seq}: this handle has read up to record {self.head_seq} only")
-            await self._in_thread(partial(self._store.append, data, expected_seq, len(records)))
+            await self._run_append(partial(self._store.append, data, expected_seq, len(records)), limiter=self._limiter)
         finally:
             self._busy.release()
 

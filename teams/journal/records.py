@@ -18,12 +18,15 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, cast
 from zlib import crc32
 
+from pydantic_core import PydanticSerializationError, from_json, to_json  # four times as fast as json; 45 ms at import
+
 RESERVED_NAMES = frozenset({"seq", "at", "kind", "more", "crc"})
+_FOREIGN = frozenset({bytes, bytearray, set, frozenset})  # types for which `to_json` has a form that would not come back
 _CRC_LENGTH = len(b',"crc":"00000000"}')
 # Circular values end in RecursionError without the check, which costs a tenth of the time of an encode.
 _encode_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False).encode
 _encode_ascii = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
-_decode_json = json.JSONDecoder().raw_decode
+_decode_json = json.loads
 
 
 class Record(NamedTuple):
@@ -58,8 +61,11 @@ def encode(record: Record) -> bytes:
         raise ValueError(f"cannot encode record {seq} ({kind}): {', '.join(sorted(RESERVED_NAMES & fields.keys()))} cannot name a field")
     line = {"seq": seq, "at": at, "kind": kind, "more": more, **fields} if more else {"seq": seq, "at": at, "kind": kind, **fields}
     try:
-        body = _encode_json(line)[:-1].encode()
-    except UnicodeEncodeError:  # a lone surrogate has no UTF-8 form, but it has an escape
+        body = to_json(line)[:-1] if _FOREIGN.isdisjoint(map(type, fields.values())) else _encode_json(line)[:-1].encode()
+        if b"NaN" in body or b"Infinity" in body:  # a number that JSON has not, or only the word
+            body = _encode_json(line)[:-1].encode()
+    except (PydanticSerializationError, UnicodeEncodeError):
+        # A lone surrogate has no UTF-8 form, but it has an escape; what JSON cannot hold is a TypeError here.
         body = _encode_ascii(line)[:-1].encode()
     return b'%b,"crc":"%08x"}\n' % (body, crc32(body))
 
@@ -75,11 +81,7 @@ def decode(line: bytes) -> Record:
     if line[-_CRC_LENGTH:] != b',"crc":"%08x"}' % crc32(body):
         raise DamagedLine(_describe_damage(line))
     try:
-        text = body.decode() + "}"
-        decoded, end = _decode_json(text)
-        if end != len(text):
-            raise DamagedLine("something follows the object")
-        fields = cast("dict[str, Any]", decoded)
+        fields = _decode_body(body + b"}")
         take = fields.pop
         seq, at, kind, more = take("seq"), take("at"), take("kind"), take("more") if "more" in fields else 0
     except (
@@ -131,6 +133,13 @@ def utc_seconds(text: str) -> float:
     Raises: ValueError when it is not such a text.
     """
     return datetime.fromisoformat(text).timestamp()
+
+
+def _decode_body(text: bytes) -> dict[str, Any]:
+    try:
+        return cast("dict[str, Any]", from_json(text))
+    except ValueError:  # it refuses the escapes of lone surrogates, which this format allows
+        return cast("dict[str, Any]", _decode_json(text))
 
 
 def _describe_damage(line: bytes) -> str:

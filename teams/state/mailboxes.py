@@ -6,7 +6,7 @@ unread any more and is not above the high-water mark was committed: nothing is k
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from teams.errors import MailboxFull
 
@@ -14,19 +14,66 @@ KEPT_IDEMPOTENCY_KEYS = 10_000
 """How many of the newest idempotency keys are remembered; older repeats would store the message again."""
 
 
-class Mail(NamedTuple):
-    """One stored message; immutable and shared by all its recipients and both folds."""
+class Mail:
+    """One stored message: its record's time and fields, shared by all its recipients and never changed.
 
-    id: str
-    type: str
-    sender: str
-    recipients: tuple[str, ...]
-    content: str
-    at: str
-    request_id: str | None
-    priority: str
-    artifact: str | None
-    extra: Mapping[str, Any] | None
+    The fields are read where they are needed: taking them apart here would be half the cost of a message.
+    """
+
+    __slots__ = ("at", "fields")
+
+    def __init__(self, at: str, fields: Mapping[str, Any]) -> None:
+        self.at, self.fields = at, fields
+
+    @property
+    def id(self) -> str:
+        """The message's id: `m` and a number that grows with the log."""
+        return str(self.fields["id"])
+
+    @property
+    def number(self) -> int:
+        """The number in the id."""
+        return int(self.fields["id"][1:])
+
+    @property
+    def type(self) -> str:
+        """The kind of message."""
+        return str(self.fields["type"])
+
+    @property
+    def sender(self) -> str:
+        """Who sent it."""
+        return str(self.fields["from"])
+
+    @property
+    def recipients(self) -> tuple[str, ...]:
+        """To whom it went."""
+        return tuple(self.fields["to"])
+
+    @property
+    def content(self) -> str:
+        """The body, or the preview of one that is an artifact."""
+        return str(self.fields["content"])
+
+    @property
+    def request_id(self) -> str | None:
+        """The request or message that it belongs to."""
+        return self.fields.get("request_id")
+
+    @property
+    def priority(self) -> str:
+        """When it reaches its recipient: turn, tool or now."""
+        return str(self.fields["priority"])
+
+    @property
+    def artifact(self) -> str | None:
+        """The id of the whole body, where the content is a preview."""
+        return self.fields.get("artifact")
+
+    @property
+    def extra(self) -> Mapping[str, Any] | None:
+        """What only this kind of message has."""
+        return self.fields.get("extra")
 
     def as_json(self, recipient: str) -> dict[str, Any]:
         """Return the message as one recipient's inbox shows it."""
@@ -47,9 +94,12 @@ class Mail(NamedTuple):
         return shown
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class OutgoingMail:
-    """What is to be sent; the runtime fills in id, time and, when too long, the artifact."""
+    """What is to be sent; nobody changes it, though it is not frozen, which would cost 2 us a message.
+
+    The runtime fills in id and time and, for a body that is too long, the artifact.
+    """
 
     type: str
     sender: str
@@ -119,34 +169,21 @@ class Mailboxes:
 
     def apply_sent(self, at: str, fields: Mapping[str, Any]) -> None:
         """Store a message in each recipient's box."""
-        get = fields.get
-        mail = Mail(
-            fields["id"],
-            fields["type"],
-            fields["from"],
-            tuple(fields["to"]),
-            fields["content"],
-            at,
-            get("request_id"),
-            fields["priority"],
-            get("artifact"),
-            get("extra"),
-        )
+        message_id, mail = fields["id"], Mail(at, fields)
         self.sent += 1
         unread = self.unread
-        for name in mail.recipients:
+        for name in fields["to"]:
             box = unread.get(name)
             if box is None:
                 box = unread[name] = {}
-            box[mail.id] = mail
-        key = get("key")
-        if key is not None:
+            box[message_id] = mail
+        if "key" in fields:
             keys = self._keys
-            keys[mail.sender, key] = mail.id
+            keys[fields["from"], fields["key"]] = message_id
             if len(keys) > KEPT_IDEMPOTENCY_KEYS:
                 del keys[next(iter(keys))]
 
-    def apply_committed(self, fields: Mapping[str, Any]) -> None:
+    def apply_committed(self, _at: str, fields: Mapping[str, Any]) -> None:
         """Take messages out of the member's box; ids that are not there were committed before."""
         box = self.unread.get(fields["member"])
         if box is None:
@@ -171,7 +208,7 @@ class Mailboxes:
             mails.update(box)
         return {
             "sent": self.sent,
-            "mail": [mail._asdict() for mail in mails.values()],
+            "mail": [{"at": mail.at, **mail.fields} for mail in mails.values()],
             "boxes": {name: list(box) for name, box in self.unread.items()},
             "keys": [[*pair, message_id] for pair, message_id in self._keys.items()],
         }
@@ -181,7 +218,7 @@ class Mailboxes:
         """Rebuild the fold from a snapshot."""
         boxes = cls()
         boxes.sent = data["sent"]
-        mails = {fields["id"]: Mail(**{**fields, "recipients": tuple(fields["recipients"])}) for fields in data["mail"]}
+        mails = {fields["id"]: Mail(fields.pop("at"), fields) for fields in map(dict, data["mail"])}
         boxes.unread = {name: {message_id: mails[message_id] for message_id in ids} for name, ids in data["boxes"].items()}
         boxes._keys = {(sender, key): message_id for sender, key, message_id in data["keys"]}
         return boxes

@@ -24,6 +24,7 @@ RESERVED_NAMES = frozenset(
 KEPT_NOTES = 100
 """How many of a member's newest notes are kept."""
 
+_TUPLES = frozenset({"approvers", "capabilities"})
 LIVE_STATUSES = frozenset(
     {MemberStatus.spawning, MemberStatus.idle, MemberStatus.working, MemberStatus.awaiting_plan_approval, MemberStatus.draining}
 )
@@ -57,7 +58,10 @@ class MemberSpec:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields for a record."""
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+        fields: dict[str, Any] = asdict(self)
+        for key in _TUPLES:
+            fields[key] = list(fields[key])
+        return fields
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "MemberSpec":
@@ -211,7 +215,7 @@ class Roster:
         """Remember the member's open shutdown request."""
         self.members[name] = replace(self.members[name], shutdown_request=request_id)
 
-    def apply_note(self, fields: Mapping[str, Any]) -> None:
+    def apply_note(self, _at: str, fields: Mapping[str, Any]) -> None:
         """Keep what a member pinned; the oldest goes when there are too many."""
         kept = self.notes.get(fields["member"], ())
         self.notes[fields["member"]] = (*kept[-(KEPT_NOTES - 1) :], fields["text"])

@@ -42,7 +42,8 @@ class Task(NamedTuple):
     notify: tuple[str, ...] = ()
 
 
-_SETS = ("needs", "exclusive")
+_STATUS, _FIRST_SET = Task._fields.index("status"), Task._fields.index("needs")
+"""Where a task's row in a snapshot needs care: the status, and `needs` with `exclusive` behind it. The last field is a tuple."""
 
 
 def settles(status: TaskStatus, policy: BlockerPolicy) -> bool:
@@ -181,7 +182,7 @@ class Tasks:
         )
         self._swap(before, after)
 
-    def apply_renewed(self, fields: Mapping[str, Any]) -> None:
+    def apply_renewed(self, _at: str, fields: Mapping[str, Any]) -> None:
         """Extend the leases of several tasks."""
         for task_id in fields["ids"]:
             self.by_id[task_id] = self.by_id[task_id]._replace(lease_until=fields["until"])
@@ -267,7 +268,7 @@ class Tasks:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fold for a snapshot; what can be derived is left out."""
-        tasks = [{**task._asdict(), **{key: sorted(getattr(task, key)) for key in _SETS}} for task in self.by_id.values()]
+        tasks = [[*task[:_FIRST_SET], sorted(task.needs), sorted(task.exclusive), *task[_FIRST_SET + 2 :]] for task in self.by_id.values()]
         edges = [[task_id, blocker, policy] for task_id, held in self.blockers.items() for blocker, policy in held.items()]
         ready = [task_id for bucket in self.ready.values() for task_id in bucket]
         return {"highest": self.highest, "tasks": tasks, "edges": edges, "ready": ready}
@@ -276,11 +277,10 @@ class Tasks:
     def from_json(cls, data: Mapping[str, Any]) -> "Tasks":
         """Rebuild the fold from a snapshot."""
         tasks = cls(highest=data["highest"])
-        for fields in data["tasks"]:
-            values = {**fields, "status": _STATUSES[fields["status"]], "notify": tuple(fields["notify"])}
-            for key in _SETS:
-                values[key] = frozenset(fields[key])
-            task = Task(**values)
+        for row in data["tasks"]:
+            row[_STATUS] = _STATUSES[row[_STATUS]]
+            row[_FIRST_SET], row[_FIRST_SET + 1], row[-1] = frozenset(row[_FIRST_SET]), frozenset(row[_FIRST_SET + 1]), tuple(row[-1])
+            task = Task._make(row)
             tasks.by_id[task.id] = task
             tasks.unfinished += not _is_over(task.status)
             if task.owner is not None and task.status is TaskStatus.in_progress:

@@ -17,6 +17,8 @@ from teams.state.roster import Roster
 from teams.state.tasks import Tasks
 
 SNAPSHOT_FORMAT = 1
+Applier = Callable[[str, Mapping[str, Any]], None]
+"""Folds one record in, given its time and fields."""
 
 
 @dataclass(slots=True)
@@ -29,13 +31,47 @@ class TeamState:
     requests: RequestLedger = field(default_factory=RequestLedger)
     requests_opened: int = 0
     seq: int = 0
+    _appliers: Mapping[str, Applier] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # The one list of the kinds of records that this version folds; bound once, because this is the hottest call of a replay.
+        self._appliers = {
+            "mail.sent": self.mail.apply_sent,
+            "mail.committed": self.mail.apply_committed,
+            "member.joined": self.roster.apply_joined,
+            "member.status": self.roster.apply_status,
+            "member.noted": self.roster.apply_note,
+            "task.created": self.tasks.apply_created,
+            "task.edge": self.tasks.apply_edge,
+            "task.changed": self.tasks.apply_changed,
+            "task.renewed": self.tasks.apply_renewed,
+            "task.amended": self.tasks.apply_amended,
+            "request.opened": self._request_opened,
+            "request.advanced": self._request_advanced,
+        }
 
     def apply(self, record: Record) -> None:
         """Fold one record in; unknown kinds change nothing but `seq`."""
-        applier = APPLIERS.get(record[2])
+        applier = self._appliers.get(record[2])
         if applier is not None:
-            applier(self, record[1], record[3])
+            applier(record[1], record[3])
         self.seq = record[0]
+
+    def _request_opened(self, _at: str, fields: Mapping[str, Any]) -> None:
+        self.requests_opened += 1
+        self._put(apply_opened(fields))
+
+    def _request_advanced(self, _at: str, fields: Mapping[str, Any]) -> None:
+        self._put(apply_advanced(self.requests.get(fields["id"]), fields))
+
+    def _put(self, request: Request) -> None:
+        self.requests.put(request)
+        still_open = None if request.is_closed else request.id
+        if request.kind is RequestKind.plan_approval:
+            approved = request.is_closed and request.decision is not None and request.decision.approved
+            self.roster.set_plan(request.subject, request=still_open, approved=request.id if approved else None)
+        elif request.kind is RequestKind.shutdown:
+            self.roster.set_shutdown(request.subject, still_open)
 
     def copy(self) -> "TeamState":
         """Return an independent state that shares every immutable value."""
@@ -66,40 +102,3 @@ class TeamState:
             data["requests_opened"],
             data["seq"],
         )
-
-
-def _request_opened(state: TeamState, _at: str, fields: Mapping[str, Any]) -> None:
-    state.requests_opened += 1
-    _put(state, apply_opened(fields))
-
-
-def _request_advanced(state: TeamState, _at: str, fields: Mapping[str, Any]) -> None:
-    _put(state, apply_advanced(state.requests.get(fields["id"]), fields))
-
-
-def _put(state: TeamState, request: Request) -> None:
-    state.requests.put(request)
-    if request.kind is RequestKind.plan_approval:
-        approved = request.is_closed and request.decision is not None and request.decision.approved
-        state.roster.set_plan(request.subject, request=None if request.is_closed else request.id, approved=request.id if approved else None)
-    elif request.kind is RequestKind.shutdown:
-        state.roster.set_shutdown(request.subject, None if request.is_closed else request.id)
-
-
-Applier = Callable[[TeamState, str, Mapping[str, Any]], None]
-
-APPLIERS: Mapping[str, Applier] = {
-    "mail.sent": lambda state, at, fields: state.mail.apply_sent(at, fields),
-    "mail.committed": lambda state, _at, fields: state.mail.apply_committed(fields),
-    "member.joined": lambda state, at, fields: state.roster.apply_joined(at, fields),
-    "member.status": lambda state, at, fields: state.roster.apply_status(at, fields),
-    "member.noted": lambda state, _at, fields: state.roster.apply_note(fields),
-    "task.created": lambda state, at, fields: state.tasks.apply_created(at, fields),
-    "task.edge": lambda state, at, fields: state.tasks.apply_edge(at, fields),
-    "task.changed": lambda state, at, fields: state.tasks.apply_changed(at, fields),
-    "task.renewed": lambda state, _at, fields: state.tasks.apply_renewed(fields),
-    "task.amended": lambda state, at, fields: state.tasks.apply_amended(at, fields),
-    "request.opened": _request_opened,
-    "request.advanced": _request_advanced,
-}
-"""What each kind of record does; the one list of the kinds that this version folds."""

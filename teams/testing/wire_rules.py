@@ -2,7 +2,8 @@
 
 Laws: pure; knows nothing of how this project builds or checks its requests, so that it can contradict it; the first broken
 rule is reported, in the order in which the provider looks: the shape, then the model, then the conversation. Rules that
-only some models have are applied by the model's name. The ids (V01 ...) are those of the rules' list in `docs`.
+only some models have are applied by the model's name. The ids (V01 ...) are those under which the project keeps
+the provider's rules.
 """
 
 from collections.abc import Iterator, Mapping

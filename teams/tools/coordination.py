@@ -1,13 +1,14 @@
 """The tools by which agents work together: mail, tasks, plans, and for a lead the team itself.
 
 Laws: who calls is known from the context that the runtime makes, never from an argument; a tool that refuses says why in words for a model;
-none of these touches the work directory, so the plan gate lets them pass (`COORDINATION` names them).
+none of these touches the work directory, so the plan gate lets them pass (`COORDINATION` names them); what other members wrote is escaped.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, Protocol
 
+from protocols.envelope import escape_text
 from protocols.errors import ProtocolError
 from protocols.request import RequestKind
 from teams.bus import MessageBus
@@ -97,7 +98,7 @@ def lead_tools(engine: Engine, bus: MessageBus, door: TeamDoor) -> list[Tool]:
         lines: list[str] = []
         for member in state.roster.members.values():
             held = ", ".join(str(task_id) for task_id in state.tasks.owned.get(member.name, ()))
-            lines.append(f"{member.name} ({member.spec.role}): {member.status.value}{f', task {held}' if held else ''}")
+            lines.append(f"{member.name} ({escape_text(member.spec.role)}): {member.status.value}{f', task {held}' if held else ''}")
         return "\n".join(lines)
 
     @tool(effect="writes")
@@ -193,7 +194,7 @@ def _task_tools(engine: Engine, tasks: TaskManager, door: TeamDoor) -> list[Tool
     @tool(effect="reads")
     async def task_list() -> str:
         """List all tasks: [ ] pending, [>] in progress with its owner, [x] completed, [!] failed, [-] cancelled; <- names open blockers."""
-        return tasks.graph.text()
+        return escape_text(tasks.graph.text())
 
     @tool(effect="reads")
     async def task_get(task_id: int) -> str:
@@ -201,14 +202,14 @@ def _task_tools(engine: Engine, tasks: TaskManager, door: TeamDoor) -> list[Tool
         with _explained():
             task = tasks.get(task_id)
         lines = [describe(engine.state.tasks, task), task.description, f"result: {task.result}" if task.result else ""]
-        return "\n".join(line for line in lines if line)
+        return escape_text("\n".join(line for line in lines if line))
 
     @tool(effect="writes")
     async def task_claim(context: ToolContext, task_id: int) -> str:
         """Take a task that is ready."""
         with _explained():
             claim = await tasks.claim(task_id, context.agent, incarnation=door.incarnation(context.agent))
-        return f"task {task_id} is yours: {claim.task.subject}\n{claim.task.description}".strip()
+        return escape_text(f"task {task_id} is yours: {claim.task.subject}\n{claim.task.description}".strip())
 
     @tool(effect="writes")
     async def task_complete(context: ToolContext, task_id: int, result: str = "") -> str:
@@ -287,4 +288,4 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except (TeamError, ProtocolError) as error:
-        raise ToolError(str(error)) from error
+        raise ToolError(escape_text(str(error))) from error

@@ -9,11 +9,11 @@
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import trio
 
@@ -27,6 +27,7 @@ Cap = Callable[[str], str]
 Overflow = Callable[[str], str]
 OnError = Callable[[ToolCall, BaseException], None]
 
+_T = TypeVar("_T")
 _CUTOFF = 0.5  # of difflib's ratio: `Write_File` and `writefile` find `write_file`
 _THREADED_CHARS = 1_000_000  # a cap of the caller's that may write this much to a disk leaves the loop
 _LISTED = 40
@@ -81,6 +82,7 @@ class ToolDispatcher:
         self._tools: dict[str, Tool] = {}
         self._definitions: list[dict[str, Any]] | None = None
         self._threads: trio.CapacityLimiter | None = None
+        self._memo: dict[Callable[..., Any], Any] = {}
         self.register_many(tools)
 
     def __contains__(self, name: object) -> bool:
@@ -184,6 +186,15 @@ class ToolDispatcher:
         self.freeze()
         assert self._definitions is not None
         return list(self._definitions)
+
+    def memo(self, compute: Callable[[Sequence[Mapping[str, Any]]], _T]) -> _T:
+        """Return what a pure function derives from the definitions; freezes them, and calls each function once.
+
+        Agents share a dispatcher by the thousand, and what they derive from it is the same for all.
+        """
+        if compute not in self._memo:
+            self._memo[compute] = compute(self.get_tool_definitions())
+        return cast("_T", self._memo[compute])
 
     async def dispatch(self, name: str, /, **arguments: Any) -> str:
         """Call one tool by name and return its text; what went wrong is text as well, never an exception.

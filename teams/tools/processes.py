@@ -139,7 +139,7 @@ async def _end(process: trio.Process, mark: str, *, exited: bool) -> None:
         _signal_group(process.pid, signal.SIGTERM)
         with trio.move_on_after(_TERM_GRACE_SECONDS):
             await _wait_exited(process)
-    process.kill()
+    _signal_group(process.pid, signal.SIGKILL)
     await process.wait()
     _kill_marked(mark)
 

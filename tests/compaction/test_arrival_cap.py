@@ -55,6 +55,20 @@ def test_cap_parts_no_character(text: str, limit: int) -> None:
     assert flags % 2 == 0
 
 
+@pytest.mark.parametrize("piece", ["e\u0301", "👨‍👩‍👧", "🇩🇪", "👍🏽", "☎️", "नि"])
+def test_cap_parts_no_piece_at_any_limit(piece: str) -> None:
+    """At every limit, head and tail are made of whole pieces, and together with the marker they are within it."""
+    unit = f"ab{piece}"
+    text = unit * 300
+    for limit in range(400):
+        capped = cap(text, limit).text
+        assert len(capped) <= limit
+        head, _, rest = capped.partition("\n[... ")
+        tail = rest.partition(" ...]\n")[2]
+        for part in (head.removeprefix(unit * (len(head) // len(unit))), tail.removesuffix(unit * (len(tail) // len(unit)))):
+            assert part in {"", "a", "ab", piece, f"b{piece}"}
+
+
 def test_cap_of_a_heap_of_marks_is_bounded() -> None:
     """A text of nothing but combining marks has no good place; it is cut all the same, and at once."""
     assert len(cap("a" + "\u0301" * 1_000_000, 5_000).text) <= 5_000

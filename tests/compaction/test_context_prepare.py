@@ -191,6 +191,12 @@ async def test_trim_marks_what_it_removed_once() -> None:
     assert view.removed_messages > first
     blocks = [block["text"] for block in view.messages[0].content]
     assert blocks == ["the task", MARKER.format(count=view.removed_messages), "now another thing"]
+    for message in rounds_of(80, 400)[80:]:
+        view.append(message)
+    view = (await door.prepare(view)).view
+    assert view.epoch == 3
+    blocks = [block["text"] for block in view.messages[0].content]
+    assert blocks == ["the task", MARKER.format(count=view.removed_messages), "now another thing"]
 
 
 async def test_no_window_slides() -> None:
@@ -225,6 +231,15 @@ async def test_nothing_shrank_is_no_event() -> None:
     assert (await door.prepare(view)).over_tokens == prepared.over_tokens
     assert len(plans) == 1
     assert done == []
+
+
+async def test_thinking_alone_is_no_reason_for_an_edit() -> None:
+    """A compaction that would free nothing but thinking is none: the epoch stays, and so does the thinking."""
+    view = View([user("word " * 3_000), assistant({"type": "thinking", "thinking": "hm " * 50, "signature": "c2ln"}, "yes"), user("on")])
+    for cause in (None, Cause.ASKED):
+        prepared = await compactor(3_000).prepare(view, cause=cause)
+        assert prepared.view is view
+        assert prepared.checkpoint is None
 
 
 async def test_hooks_stand_around_an_edit() -> None:

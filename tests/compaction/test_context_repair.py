@@ -107,7 +107,8 @@ def test_repair_of_many_doubled_ids_is_linear() -> None:
         repair(messages)
         return time.perf_counter() - started
 
-    assert seconds(10_000) < 40 * max(seconds(1_000), 0.005)
+    small = min(seconds(1_000) for _ in range(3))
+    assert min(seconds(10_000) for _ in range(2)) < 40 * max(small, 0.005)
 
 
 def test_repair_takes_out_the_oldest_images_only() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from compaction.budget import ContextBudget
 from compaction.errors import NoRoomForMessages
 from compaction.options import CompactionOptions
+from compaction.repair import repair
 from compaction.transcript import (
     ModelMessage,
     interrupted_results,
@@ -22,7 +23,7 @@ from compaction.transcript import (
     safe_cuts,
     turns,
 )
-from compaction.view import View
+from compaction.view import Messages, View
 from tests.compaction.oracle import refusals
 from tests.compaction.strategies import TRANSCRIPTS, assistant, broken, call, conversations, result, say, transcript, user
 
@@ -133,25 +134,70 @@ def test_units_of_real_sessions(path: Path) -> None:
 
 
 @given(broken(), st.data())
-def test_a_view_is_a_growing_list_of_snapshots(messages: list[ModelMessage], data: Any) -> None:
+def test_a_view_is_a_growing_list_of_snapshots(messages: list[ModelMessage], data: st.DataObject) -> None:
     """What was taken of a view does not grow with it, and reads like the list that was appended."""
     view = View()
-    snapshots: list[Any] = []
+    snapshots: list[Messages] = []
     for message in messages:
         snapshots.append(view.messages)
         view.append(message)
     assert [len(snapshot) for snapshot in snapshots] == list(range(len(messages)))
+    assert [len(list(snapshot)) for snapshot in snapshots] == list(range(len(messages)))
     now = view.messages
     assert now == messages
     assert list(now) == messages
     assert list(reversed(now)) == messages[::-1]
     assert view.size_bytes == sum(message.size_bytes + 1 for message in messages)
-    part = data.draw(st.slices(len(messages)))
+    part: slice = data.draw(st.slices(len(messages)))
     assert list(now[part]) == messages[part]
     with pytest.raises(IndexError):
         _ = now[len(messages)]
     if messages:
         assert now[-1] is messages[-1]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [assistant("x"), user("y")],
+        [user("x"), user("y")],
+        [user("x"), assistant("y"), assistant("z"), user("w")],
+        [user("x"), assistant(call("a")), user("y")],
+        [user("x"), assistant(call("a")), user(result("a"), result("a"))],
+        [user("x"), assistant(call("a"), call("b")), user(result("a"), result("a"))],
+        [user("x"), assistant(call("a")), user("y", result("a"))],
+        [user("x"), assistant(call("a")), user(result("b"))],
+        [user("x"), assistant("y"), user(result("b"))],
+        [user("x"), assistant(call("a"), call("a")), user(result("a"), result("a"))],
+        [user("x"), assistant(SERVER_CALL), user("y")],
+        [user("x"), assistant(SERVER_CALL, call("a")), user(result("a"), "y")],
+        [user("x"), assistant(SERVER_CALL, call("a")), user(result("a")), assistant("no result"), user("y")],
+        [user("x"), assistant(SERVER_RESULT), user("y")],
+        [user("x"), assistant(SERVER_CALL, SERVER_RESULT), user("y"), assistant(SERVER_CALL, SERVER_RESULT), user("z")],
+        [user(""), assistant("x"), user("y")],
+        [user(), assistant("x"), user("y")],
+        [user("x"), assistant(call("a b")), user(result("a b"))],
+    ],
+)
+def test_a_view_notices_what_is_wrong(messages: list[ModelMessage]) -> None:
+    """A view knows of each wrong step while it is appended, and its repair is right."""
+    wire = [message.wire() for message in messages]
+    assert not View(messages).sound
+    assert refusals(wire) != []
+    repaired = repair(messages)
+    assert View(repaired).sendable
+    assert refusals([message.wire() for message in repaired]) == []
+
+
+def test_a_view_may_end_open_or_paused() -> None:
+    """Open calls and a reply at the end are sound and not to be sent; a paused turn may be sent as it is."""
+    for last in (assistant(call("a")), assistant("done")):
+        view = View([user("x"), last])
+        assert view.sound
+        assert not view.sendable
+    assert View([user("x"), assistant(SERVER_CALL)]).sendable
+    assert View([user("x"), assistant(SERVER_CALL), assistant(SERVER_RESULT, "found"), user("y")]).sendable
+    assert not View().sendable
 
 
 def test_a_replaced_view_leaves_the_old_one() -> None:

@@ -127,6 +127,9 @@ def test_shorten_to_nothing_leaves_words() -> None:
     assert cut[0].content[0] == say(CUT)
     assert cut[0].content[1]["id"] == "a"
     assert cut[1].content == (result("a", CUT), say("mine"))
+    assert shorten([user(result("a", [image()]))], 1, 1, TOKENS)[0].content == (result("a", CUT),)
+    small = [assistant("ok", call("a")), user(result("a", "1"))]
+    assert shorten(small, 1, 1, TOKENS) == small
 
 
 def test_trim_measures_each_message_once() -> None:

@@ -1,7 +1,6 @@
 """The fake endpoint accepts nothing that it should not."""
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -15,9 +14,13 @@ from teams.testing.fake_anthropic import FakeAnthropic, open_fake_anthropic, ove
 from teams.testing.fake_anthropic.cache import PromptCache
 from teams.testing.fake_anthropic.signatures import forged, sign
 
-BODY: dict[str, Any] = {"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
 HEADERS = {"x-api-key": "test-key", "anthropic-version": "2023-06-01", "content-type": "application/json"}
 MARK = {"cache_control": {"type": "ephemeral"}}
+
+
+def hi(_body: dict[str, Any]) -> str:
+    """Answer every request with a word."""
+    return "hi"
 
 
 async def exchange(server: FakeAnthropic, head: str, headers: Mapping[str, str], body: bytes) -> tuple[int, str]:
@@ -31,13 +34,6 @@ async def exchange(server: FakeAnthropic, head: str, headers: Mapping[str, str],
             answer += data
     first, _, rest = answer.partition(b"\r\n\r\n")
     return int(first.split()[1]), rest.decode()
-
-
-@asynccontextmanager
-async def opened(responder: Any = lambda _body: "hi", **options: Any) -> AsyncGenerator[FakeAnthropic]:  # a constant
-    """An endpoint that answers hi."""
-    async with open_fake_anthropic(responder, **options) as server:
-        yield server
 
 
 GOOD = b'{"model":"claude-sonnet-4-5","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}'
@@ -67,7 +63,7 @@ GOOD = b'{"model":"claude-sonnet-4-5","max_tokens":9,"messages":[{"role":"user",
 )
 async def test_only_a_right_request_is_answered(head: str, change: dict[str, str], body: bytes, status: int, words: str) -> None:
     """Key, version, headers, path, method, JSON and model are all looked at."""
-    async with opened() as server:
+    async with open_fake_anthropic(hi) as server:
         got = await exchange(server, head, {name: value for name, value in (HEADERS | change).items() if value}, body)
         assert got[0] == status
         assert words in got[1]
@@ -77,7 +73,7 @@ async def test_only_a_right_request_is_answered(head: str, change: dict[str, str
 
 async def test_planned_faults_hit_one_valid_call_each() -> None:
     """A fault waits for a call that is valid; None lets one pass."""
-    async with opened() as server:
+    async with open_fake_anthropic(hi) as server:
         server.plan(None, overloaded())
         invalid = GOOD.replace(b'"hi"', b'""')
         statuses = [(await exchange(server, "POST /v1/messages HTTP/1.1", HEADERS, body))[0] for body in (GOOD, invalid, GOOD, GOOD)]
@@ -101,11 +97,16 @@ async def test_scripted_model_answers_over_http() -> None:
 
 async def test_mismatch_with_the_script_is_raised_on_leaving() -> None:
     """A call that the script does not know is refused, and fails the test also when the client swallowed it."""
-    with pytest.raises(ScriptMismatch, match="extra call"):
+
+    async def ask() -> None:
         async with open_fake_anthropic(ScriptedModel([])) as server:
-            status, text = await exchange(server, "POST /v1/messages HTTP/1.1", HEADERS, GOOD)
-            assert status == 400
-            assert "extra call" in text
+            answers.append(await exchange(server, "POST /v1/messages HTTP/1.1", HEADERS, GOOD))
+
+    answers: list[tuple[int, str]] = []
+    with pytest.raises(ScriptMismatch, match="extra call"):
+        await ask()
+    assert answers[0][0] == 400
+    assert "extra call" in answers[0][1]
 
 
 def conversation(*content: Mapping[str, Any], model: str = "claude-opus-5-5", user: str = "hi", **top: Any) -> dict[str, Any]:

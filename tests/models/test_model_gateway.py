@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 import trio
-from hypothesis import given
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
@@ -242,6 +242,30 @@ async def test_cancelled_wait_leaves_its_slot(autojump_clock: MockClock) -> None
     assert gateway.statistics()[:2] == (0, 0)
 
 
+async def test_slot_given_to_a_waiter_that_was_just_cancelled_comes_back(autojump_clock: MockClock) -> None:
+    """The cancellation is on its way when the slot is given: the slot goes to the next one."""
+    gate, doomed = trio.Event(), trio.CancelScope()
+    gateway = Gateway(ScriptedModel({"first": [blocked(gate) + say("x")], "*": [say("ok")]}), GatewayOptions(max_concurrent_calls=1))
+
+    async def first() -> None:
+        # The last thing that the call does before it gives its slot to the waiter.
+        await gateway.call(request("first"), on_text=lambda _piece: doomed.cancel())
+
+    async def second() -> None:
+        with doomed:
+            await gateway.call(request("second"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(first)
+        await trio.sleep(1)
+        nursery.start_soon(second)
+        await trio.sleep(1)
+        gate.set()
+    assert doomed.cancelled_caught
+    assert gateway.statistics()[:2] == (0, 0)
+    assert (await gateway.call(request("third"))).text == "ok"
+
+
 async def test_every_reservation_is_settled_once(autojump_clock: MockClock) -> None:
     """Also when the call fails, is refused or is cancelled."""
     booked: list[tuple[str, int]] = []
@@ -327,6 +351,7 @@ class Unsteady:
         raise NotImplementedError
 
 
+@settings(phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink])  # explaining a failure takes minutes here
 @given(calls=st.lists(CALL, min_size=1, max_size=12), limit=st.integers(1, 3), seed=st.integers(0, 99))
 async def test_any_schedule_keeps_the_laws(
     calls: list[tuple[int, int, int | None, list[str], int]], limit: int, seed: int, autojump_clock: MockClock

@@ -68,6 +68,7 @@ def test_overflow_is_known_in_all_its_words(message: str) -> None:
         (body("exceed_context_size_error"), 400, ContextOverflow),
         (body("strange_error"), 418, InvalidRequest),
         (body("strange_error"), 503, Overloaded),
+        (body("strange_error"), 200, Overloaded),
         ({"message": "slow"}, 408, ModelConnectionError),
     ],
 )

@@ -1,0 +1,73 @@
+"""Tasks in a shared graph: creating, then claiming and completing in order by four agents, and whether the cost grows with the graph.
+
+The limit beside it is one appended write and its sync per batch, as the disk gives it.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+
+import trio
+from _common import Core, fsync_p50_us, join_all, open_core, report, run, scratch
+
+AGENTS = ("ann", "ben", "cora", "dan")
+CREATORS = 32
+
+
+async def measure(core: Core, total: int) -> tuple[float, float]:
+    """Create and finish so many tasks with two blockers each; return tasks per second of both."""
+    await join_all(core.engine, *AGENTS)
+    tasks = core.tasks
+    numbers = iter(range(total))
+
+    async def create() -> None:
+        for number in numbers:
+            highest = core.engine.state.tasks.highest
+            blockers = [highest - 1, highest] if highest > 1 else []
+            await tasks.create(f"task {number}", blocked_by=blockers)
+
+    created = await timed(create, CREATORS)
+
+    async def work(name: str) -> None:
+        while core.engine.state.tasks.unfinished:
+            claim = await tasks.claim_next(name)
+            if claim is not None:
+                await tasks.complete(claim.task.id, "done", fence=claim.fence)
+            else:
+                await core.engine.park(("any", ""))
+
+    started = time.perf_counter()
+    async with trio.open_nursery() as nursery:
+        for name in AGENTS:
+            nursery.start_soon(work, name)
+    return total / created, total / (time.perf_counter() - started)
+
+
+async def timed(work: Callable[[], Awaitable[None]], count: int) -> float:
+    """Run so many children of one kind; return seconds."""
+    started = time.perf_counter()
+    async with trio.open_nursery() as nursery:
+        for _ in range(count):
+            nursery.start_soon(work)
+    return time.perf_counter() - started
+
+
+async def main() -> None:
+    """Measure 1,000 tasks and 10,000."""
+    with scratch() as directory:
+        fsync_us = fsync_p50_us(directory)
+        async with open_core(directory / "small") as core:
+            small = await measure(core, 1_000)
+        async with open_core(directory / "large") as core:
+            large = await measure(core, 10_000)
+        report(
+            benchmark="tasks",
+            create_per_s=large[0],
+            claim_complete_per_s=large[1],
+            growth=max(small[0] / large[0], small[1] / large[1]),
+            fsync_p50_us=fsync_us,
+            fsyncs_per_claim_complete=1e6 / large[1] / fsync_us,
+        )
+
+
+if __name__ == "__main__":
+    run(main)

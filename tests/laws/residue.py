@@ -1,0 +1,49 @@
+"""What a team could leave behind in this process: tasks, threads at work, children, descriptors."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import trio
+
+
+class Residue(NamedTuple):
+    """What there is at one moment; equal before and after a team that left nothing."""
+
+    tasks: int
+    busy_threads: int
+    descriptors: frozenset[str]
+    children: frozenset[str]
+
+
+def residue(marker: str = "") -> Residue:
+    """Look at this process; children are its own, and whoever has the marker in its command line."""
+    tasks = trio.lowlevel.current_statistics().tasks_living
+    threads = int(trio.to_thread.current_default_thread_limiter().borrowed_tokens)
+    return Residue(tasks, threads, frozenset(_descriptors()), frozenset(_children(marker)))
+
+
+def _descriptors() -> list[str]:
+    found: list[str] = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found.append(f"{name}:{os.readlink(f'/proc/self/fd/{name}')}")
+        except OSError:  # the descriptor of the listing itself
+            continue
+    return found
+
+
+def _children(marker: str) -> list[str]:
+    found: list[str] = []
+    me = str(os.getpid())
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal() or entry.name == me:
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+        except OSError:  # it ended meanwhile
+            continue
+        if parent == me or (marker and marker in command):
+            found.append(f"{entry.name}:{command}")
+    return found

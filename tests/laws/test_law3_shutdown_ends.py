@@ -1,0 +1,259 @@
+"""Law 3: every shutdown reaches its outcome within the grace, and needs no turn of a model to end."""
+
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from protocols.lifecycle import MemberStatus
+from teams import ScriptedModel, ShutdownOptions, Team, TeamOptions, open_team, tool
+from teams.models.base import ModelRequest
+from teams.models.script import Reply, blocked, call, fail, say, spoken
+from teams.state.request_commands import RequestShutdown
+from teams.testing.team import StrictModel, run_seeded, virtual_wall_clock
+
+GRACE = ShutdownOptions()
+Script = Callable[[ModelRequest], Reply]
+
+
+@tool(effect="reads", time_limited=False)
+async def hang() -> str:
+    """Never return."""
+    await trio.sleep_forever()
+    return ""
+
+
+@asynccontextmanager
+async def _team(script: Script, *, options: TeamOptions | None = None) -> AsyncIterator[Team]:
+    model = StrictModel(ScriptedModel(script))
+    async with open_team(None, model=model, options=options or TeamOptions(), wall_clock=virtual_wall_clock) as team:
+        yield team
+        assert not model.refused
+
+
+def _asked(request: ModelRequest) -> str | None:
+    """Return the id of the shutdown request in the newest message."""
+    text = spoken(request.messages[-1])
+    return text.partition('request_id="')[2].partition('"')[0] if "shutdown_request" in text else None
+
+
+def _busy(first: Reply, then: Callable[[str], Reply]) -> Script:
+    """Begin with a reply, call `task_list` until asked to shut down, and answer that."""
+
+    def script(request: ModelRequest) -> Reply:
+        request_id = _asked(request)
+        if request_id is not None:
+            return then(request_id)
+        return first if len(request.messages) == 1 else say("done")
+
+    return script
+
+
+def _never() -> Reply:
+    return blocked(trio.Event()) + say("too late")
+
+
+async def _seconds_to_stop(team: Team, *, force: bool = False) -> tuple[str, float]:
+    began = trio.current_time()
+    outcome = await team.shutdown("ann", force=force)
+    return outcome.state, trio.current_time() - began
+
+
+async def test_idle_member_stops_at_once_without_a_turn(autojump_clock: MockClock) -> None:
+    """The runtime approves for an idle member: no model call, no time."""
+    async with _team(lambda _: fail(AssertionError("no model call is needed"))) as team:
+        await team.spawn("ann")
+        assert await _seconds_to_stop(team) == ("stopped", 0.0)
+        assert team.member("ann").status is MemberStatus.stopped
+
+
+async def test_blocked_model_is_cancelled_at_the_answer_deadline(autojump_clock: MockClock) -> None:
+    """A model that hangs delays the end by the answer deadline and no longer."""
+    async with _team(lambda _: _never()) as team:
+        await team.spawn("ann", prompt="begin")
+        await trio.sleep(1)
+        assert await _seconds_to_stop(team) == ("stopped_forced", GRACE.answer_seconds)
+        assert team.member("ann").status is MemberStatus.stopped
+
+
+async def test_hanging_tool_is_cancelled_at_the_answer_deadline(autojump_clock: MockClock) -> None:
+    """A tool that hangs delays the end by the answer deadline and no longer."""
+    async with _team(lambda _: call("hang")) as team:
+        await team.spawn("ann", prompt="begin", tools=[hang])
+        await trio.sleep(1)
+        assert await _seconds_to_stop(team) == ("stopped_forced", GRACE.answer_seconds)
+
+
+async def test_tool_that_hangs_beside_the_approval_is_cancelled_after_the_drain(autojump_clock: MockClock) -> None:
+    """A model that approves and calls a hanging tool in the same reply is stopped when the drain is over."""
+    script = _busy(call("task_list"), lambda request_id: call("shutdown_response", request_id=request_id, approve=True) + call("hang"))
+    async with _team(script) as team:
+        await team.tasks.create("work")
+        await team.spawn("ann", prompt="begin", tools=[hang])
+        assert await _seconds_to_stop(team) == ("stopped_forced", GRACE.drain_seconds)
+
+
+async def test_prose_is_no_answer_and_the_policy_answers(autojump_clock: MockClock) -> None:
+    """A model that answers the request in prose loses its say: the runtime approves when it idles."""
+    script = _busy(call("task_claim", task_id=1), lambda _: say("No, I would rather go on."))
+    async with _team(script) as team:
+        await team.tasks.create("work")
+        await team.spawn("ann", prompt="begin", auto_claim=False)
+        await team.wait_quiescent()
+        outcome = await team.shutdown("ann")
+        assert (outcome.state, outcome.handed_back) == ("stopped", (1,))
+        assert team.tasks.get(1).owner is None
+
+
+async def test_rejection_is_heard_and_force_ends_it(autojump_clock: MockClock) -> None:
+    """A rejected shutdown comes back with its reason, the member goes on, and force stops it at once."""
+
+    def script(request: ModelRequest) -> Reply:
+        request_id = _asked(request)
+        if request_id is not None:
+            return call("shutdown_response", request_id=request_id, approve=False, reason="not yet")
+        return call("task_claim", task_id=1) if len(request.messages) == 1 else say("done")
+
+    async with _team(script) as team:
+        await team.tasks.create("work")
+        await team.spawn("ann", prompt="begin", auto_claim=False)
+        await team.wait_quiescent()
+        outcome = await team.shutdown("ann")
+        assert (outcome.state, outcome.reason) == ("rejected", "not yet")
+        assert team.member("ann").status in (MemberStatus.idle, MemberStatus.working)
+        assert await _seconds_to_stop(team, force=True) == ("stopped_forced", 0.0)
+        assert team.tasks.get(1).owner is None
+
+
+async def test_failing_model_ends_the_shutdown(autojump_clock: MockClock) -> None:
+    """A model that fails while it is asked ends the member, and with it the request."""
+    script = _busy(call("task_claim", task_id=1), lambda _: fail(RuntimeError("out of order")))
+    async with _team(script) as team:
+        await team.tasks.create("work")
+        await team.spawn("ann", prompt="begin", auto_claim=False)
+        await team.wait_quiescent()
+        assert await _seconds_to_stop(team) == ("stopped", 0.0)
+        assert team.member("ann").status is MemberStatus.failed
+
+
+async def test_two_requests_at_once_are_one(autojump_clock: MockClock) -> None:
+    """Who asks while another's request is open shares its outcome."""
+    async with _team(lambda _: _never()) as team:
+        await team.spawn("ann", prompt="begin")
+        states: list[str] = []
+
+        async def stop() -> None:
+            states.append((await team.shutdown("ann")).state)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stop)
+            nursery.start_soon(stop)
+        assert states == ["stopped_forced"] * 2
+        assert team.state.requests_opened == 1
+
+
+async def _force_after(checkpoints: int) -> None:
+    script = _busy(call("task_list"), lambda request_id: call("shutdown_response", request_id=request_id, approve=True))
+    async with _team(script) as team:
+        await team.spawn("ann", prompt="begin" if checkpoints % 2 else "")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(team.shutdown, "ann")
+            for _ in range(checkpoints):
+                await trio.lowlevel.checkpoint()
+            with trio.fail_after(1):
+                outcome = await team.shutdown("ann", force=True)
+        assert outcome.state in ("stopped", "stopped_forced")
+        assert team.member("ann").status is MemberStatus.stopped, team.state.roster.members["ann"].reason
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_force_ends_a_shutdown_at_any_moment(seed: int) -> None:
+    """Force at any step of a shutdown under way ends it at once, and the member is stopped, not failed."""
+    for checkpoints in range(40):
+        run_seeded(_force_after, checkpoints, seed=seed)
+
+
+@pytest.mark.parametrize("force", [False, True])
+async def test_member_that_no_model_drives_can_be_shut_down(autojump_clock: MockClock, force: bool) -> None:
+    """Script and person have no child that could end, so the runtime ends them: by their answer, the deadline or force."""
+    async with _team(lambda _: say("")) as team:
+        await team.add_member("bot")
+        for name in ("bot", "user"):
+            began = trio.current_time()
+            with trio.fail_after(GRACE.grace_seconds):
+                outcome = await team.shutdown(name, force=force)
+            assert outcome.state == "stopped_forced"
+            assert trio.current_time() - began == (0.0 if force else GRACE.answer_seconds)
+
+
+async def test_script_that_approves_its_shutdown_stops_at_once(autojump_clock: MockClock) -> None:
+    """A member whose own code approves the request has stopped: nothing has to be waited for."""
+    async with _team(lambda _: say("")) as team:
+        await team.add_member("bot")
+        await team.protocols.request_shutdown("bot")
+        await team.protocols.handle_shutdown_response("bot", approved=True)
+        with trio.fail_after(1):
+            assert (await team.manager.join("bot")).status is MemberStatus.stopped
+
+
+async def test_team_closes_though_its_own_member_was_stopped(autojump_clock: MockClock) -> None:
+    """The script's own member can be stopped like any other, and the team still closes."""
+    async with _team(lambda _: say("")) as team:
+        await team.shutdown("lead", force=True)
+
+
+async def test_closing_waits_for_the_slowest_and_not_for_the_sum(autojump_clock: MockClock) -> None:
+    """Five members with hanging models are stopped together, within one grace."""
+    began = trio.current_time()
+    async with _team(lambda _: _never()) as team:
+        for number in range(5):
+            await team.spawn(f"mate{number}", prompt="begin")
+    assert trio.current_time() - began <= GRACE.grace_seconds
+
+
+@pytest.mark.parametrize("force", [False, True])
+async def test_shutdown_of_a_member_whose_host_died_ends(tmp_path: Path, force: bool) -> None:
+    """A request that a dead process left, in whatever state, ends in the next one, whether or not the member comes back."""
+    options = TeamOptions(views=False, shutdown=ShutdownOptions(answer_seconds=0.3, drain_seconds=0.2, cancel_seconds=0.2))
+    root, copy = tmp_path / "team", tmp_path / "copy"
+    async with open_team(root, model=ScriptedModel(lambda _: _never()), options=options) as team:
+        await team.spawn("ann", prompt="begin")
+        shutil.copytree(root, copy)
+    async with open_team(copy, model=ScriptedModel(lambda _: say("done")), options=options) as team:
+        with trio.fail_after(5):
+            outcome = await team.shutdown("ann", force=force)
+        assert outcome.state == "stopped_forced"
+        assert team.member("ann").status is MemberStatus.failed
+
+
+async def test_cancelling_that_a_dead_process_had_begun_is_ended(tmp_path: Path) -> None:
+    """A shutdown that stood in `cancelling` when its process died has no deadline left; the next process ends it and comes to rest."""
+    root, copy = tmp_path / "team", tmp_path / "copy"
+    stuck, options = trio.Event(), TeamOptions(views=False)
+
+    @tool(effect="reads", time_limited=False)
+    async def cling() -> str:
+        """Take the cancellation badly, for as long as the copy is made."""
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await stuck.wait()
+        return ""
+
+    async with open_team(root, model=ScriptedModel(lambda _: call("cling")), options=options) as team:
+        await team.spawn("ann", prompt="begin", tools=[cling])
+        while team.member("ann").status is not MemberStatus.working:
+            await trio.sleep(0.01)
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        await team._services.engine.submit(RequestShutdown("ann", "lead", 30.0, "", force=True))
+        shutil.copytree(root, copy)
+        stuck.set()
+    async with open_team(copy, model=ScriptedModel(lambda _: say("done")), options=options) as team:
+        with trio.fail_after(5):
+            await team.wait_quiescent()
+        assert not team.state.requests.open()

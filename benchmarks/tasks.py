@@ -22,7 +22,7 @@ async def measure(core: Core, total: int) -> tuple[float, float]:
     async def create() -> None:
         for number in numbers:
             highest = core.engine.state.tasks.highest
-            blockers = [highest - 1, highest] if highest > 1 else []
+            blockers = [highest - 7, highest - 3] if highest > 7 else []  # as wide as there are agents
             await tasks.create(f"task {number}", blocked_by=blockers)
 
     created = await timed(create, CREATORS)

@@ -13,7 +13,7 @@ from contextlib import aclosing
 import trio
 
 from teams import AnthropicModel, Model, ModelRequest, ScriptedModel, TeamError, open_team
-from teams.events import Event, MailStored, RuntimeNotice
+from teams.events import MailStored, RuntimeNotice
 from teams.models import Reply, call, say
 
 
@@ -35,26 +35,24 @@ def ben(request: ModelRequest) -> Reply:
     return call("send_message", to="ann", content="On Thursday.", request_id=question[1])
 
 
-async def show(events: trio.MemoryReceiveChannel[Event]) -> None:
-    """Print the mail of members, and what the runtime has to say."""
-    async for event in events:
-        if isinstance(event, MailStored) and event.type == "message":
-            answers = f" (answers {event.request_id})" if event.request_id else ""
-            print(f"{event.id}  {event.sender} -> {', '.join(event.recipients)}{answers}: {event.content}")
-        elif isinstance(event, RuntimeNotice):
-            print(event.text)
-
-
 async def main() -> None:
-    """Spawn both, and let them work until nothing moves any more."""
+    """Spawn both and watch their mail until the answer has come."""
     live = "--live" in sys.argv
     model: Model = AnthropicModel("claude-sonnet-4-5") if live else ScriptedModel({"ann": ann, "ben": ben})
-    async with aclosing(model), open_team(None, model=model) as team, team.events() as events, trio.open_nursery() as nursery:
-        nursery.start_soon(show, events)
+    async with aclosing(model), open_team(None, model=model) as team, team.events() as events:
         await team.spawn("ben", prompt="The release is on Thursday. Answer who asks; until then, end your turn.")
         await team.spawn("ann", prompt="Ask ben on which day the release is, and tell lead, by send_message.")
-        await team.wait_quiescent()
-        nursery.cancel_scope.cancel()
+        with trio.move_on_after(300):
+            async for event in events:
+                if isinstance(event, MailStored) and event.type == "message":
+                    answers = f" (answers {event.request_id})" if event.request_id else ""
+                    print(f"{event.id}  {event.sender} -> {', '.join(event.recipients)}{answers}: {event.content}")
+                    if event.recipients == ("lead",):
+                        break
+                elif isinstance(event, RuntimeNotice):
+                    print(f"{event.level}: {event.text}")
+                    if event.level == "error":
+                        break
 
 
 if __name__ == "__main__":

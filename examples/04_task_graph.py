@@ -13,7 +13,7 @@ from contextlib import aclosing
 import trio
 
 from teams import AnthropicModel, Model, ModelRequest, ScriptedModel, TeamError, open_team
-from teams.events import Event, RuntimeNotice, TaskChanged
+from teams.events import RuntimeNotice, TaskChanged
 from teams.models import Reply, call, say
 
 PROMPT = "You are a developer in a game of pretence: for each task that you get, complete it with one invented line. Do nothing else."
@@ -27,33 +27,28 @@ def script(request: ModelRequest) -> Reply:
     return call("task_complete", task_id=int(assigned[1]), result=f"the {assigned[2]} is done")
 
 
-async def show(events: trio.MemoryReceiveChannel[Event]) -> None:
-    """Print who takes which task, and what comes of it."""
-    async for event in events:
-        if isinstance(event, TaskChanged) and event.owner is not None:
-            print(f"{event.owner} takes {event.id} {event.subject}")
-        elif isinstance(event, TaskChanged) and event.status == "completed":
-            print(f"    {event.id} {event.subject}: {event.text}")
-        elif isinstance(event, RuntimeNotice):
-            print(event.text)
-
-
 async def main() -> None:
     """Make the graph, let two developers work on it, and tell what came of it."""
     model: Model = AnthropicModel("claude-sonnet-4-5") if "--live" in sys.argv else ScriptedModel(script)
-    async with aclosing(model), open_team(None, model=model) as team, team.events() as events, trio.open_nursery() as nursery:
+    async with aclosing(model), open_team(None, model=model) as team, team.events() as events:
         design = await team.tasks.create("design")
         backend = await team.tasks.create("backend", blocked_by=[design.id])
         frontend = await team.tasks.create("frontend", blocked_by=[design.id])
         await team.tasks.create("release", blocked_by=[backend.id, frontend.id])
         print(f"steps:         {' then '.join(str(step) for step in team.tasks.graph.generations())}")
         print(f"longest chain: {' -> '.join(str(task) for task in team.tasks.graph.critical_path())}")
-        nursery.start_soon(show, events)
         for name in ("ann", "ben"):
             await team.spawn(name, role="developer", prompt=PROMPT)
         outcome = await team.wait_quiescent()
-        nursery.cancel_scope.cancel()
-    print(f"all done: {outcome.all_done}")
+        while events.statistics().current_buffer_used:  # all that happened; a live view would read it as it comes
+            event = events.receive_nowait()
+            if isinstance(event, TaskChanged) and event.owner is not None:
+                print(f"{event.owner} takes {event.id} {event.subject}")
+            elif isinstance(event, TaskChanged) and event.status == "completed":
+                print(f"    {event.id} {event.subject}: {event.text}")
+            elif isinstance(event, RuntimeNotice):
+                print(f"{event.level}: {event.text}")
+        print(f"all done: {outcome.all_done}")
 
 
 if __name__ == "__main__":

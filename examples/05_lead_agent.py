@@ -9,11 +9,12 @@ import json
 import re
 import sys
 import tempfile
+from contextlib import aclosing
 
 import trio
 
 from teams import AnthropicModel, Model, ModelRequest, ScriptedModel, TeamError, open_team
-from teams.events import Event, RuntimeNotice, ToolStarted
+from teams.events import MailStored, RuntimeNotice, ToolStarted
 from teams.models import Reply, call, say
 from teams.models.script import spoken
 
@@ -53,25 +54,21 @@ def dev(request: ModelRequest) -> Reply:
     return say("I wait for news.")
 
 
-async def show(events: trio.MemoryReceiveChannel[Event]) -> None:
-    """Print which tools are called, and what the runtime has to say."""
-    async for event in events:
-        if isinstance(event, ToolStarted):
-            print(f"{event.name:5} {event.tool} {json.dumps(event.input)[:100]}")
-        elif isinstance(event, RuntimeNotice):
-            print(event.text)
-
-
 async def main() -> None:
-    """Spawn the lead, and let it lead until nothing moves any more."""
+    """Spawn the lead, show which tools are called, and wait for its report."""
     model: Model = AnthropicModel("claude-sonnet-4-5") if "--live" in sys.argv else ScriptedModel({"boss": boss, "dev": dev})
-    with tempfile.TemporaryDirectory() as folder:
-        async with open_team(None, model=model, workdir=folder) as team, team.events() as events, trio.open_nursery() as nursery:
-            nursery.start_soon(show, events)
+    with tempfile.TemporaryDirectory() as folder, trio.move_on_after(300):
+        async with aclosing(model), open_team(None, model=model, workdir=folder) as team, team.events() as events:
             await team.spawn("boss", role="lead", prompt=PROMPT, lead=True)
-            await team.wait_quiescent()
-            nursery.cancel_scope.cancel()
-    await model.aclose()
+            async for event in events:
+                if isinstance(event, ToolStarted):
+                    print(f"{event.name:5} {event.tool} {json.dumps(event.input)[:100]}")
+                elif isinstance(event, MailStored) and event.recipients == ("lead",):
+                    print(f"boss says: {event.content}")
+                    break
+                elif isinstance(event, RuntimeNotice) and event.level == "error":
+                    print(f"error: {event.text}")
+                    break
 
 
 if __name__ == "__main__":

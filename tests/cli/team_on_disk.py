@@ -77,7 +77,12 @@ def command_environment(columns: int | None = None) -> dict[str, str]:
 def hosted_team(root: Path) -> "Generator[subprocess.Popen[str]]":
     """Host a team in another process until the block ends: ann waits for the decision on a plan, ben is idle."""
     process = subprocess.Popen(
-        [sys.executable, str(HOST), str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=command_environment(), cwd=ROOT
+        [sys.executable, str(HOST), str(root)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=command_environment(),
+        cwd=ROOT,
     )
     assert process.stdout is not None
     assert process.stdin is not None

@@ -3,13 +3,15 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from teams.cli.entry import COMMANDS
-from tests.cli.team_on_disk import teams_command
+from tests.cli.team_on_disk import ROOT, command_environment, teams_command
 
 Run = Callable[..., tuple[int, str, str]]
 ON_A_TEAM = sorted(set(COMMANDS) - {"demo"})
@@ -110,15 +112,16 @@ def test_a_directory_that_may_not_be_read_is_one_line(team: Path) -> None:
 
 def test_a_reader_that_goes_away_is_no_error(team: Path) -> None:
     """When what reads the output has gone, the command ends without a word."""
-    import subprocess
-    import sys
-
-    from tests.cli.team_on_disk import ROOT, command_environment
-
     read_end, write_end = os.pipe()
     os.close(read_end)
     done = subprocess.run(
-        [sys.executable, "-m", "teams", "log", str(team)], stdout=write_end, stderr=subprocess.PIPE, text=True, check=False, env=command_environment(), cwd=ROOT
+        [sys.executable, "-m", "teams", "log", str(team)],
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        env=command_environment(),
+        cwd=ROOT,
     )
     os.close(write_end)
     assert (done.returncode, done.stderr) == (141, "")

@@ -85,7 +85,9 @@ def test_log_last_and_kind_choose_records(team: Path, run: Run) -> None:
     assert json.loads(run("log", team, "-n", 9999, "--json")[1]) == everything
 
 
-@pytest.mark.parametrize(("arguments", "words"), [(["--kind", "mial"], "did you mean mail"), (["--last", "0"], "give 1 or more"), (["--lats", "3"], "--lats")])
+@pytest.mark.parametrize(
+    ("arguments", "words"), [(["--kind", "mial"], "did you mean mail"), (["--last", "0"], "give 1 or more"), (["--lats", "3"], "--lats")]
+)
 def test_log_refuses_what_it_does_not_know(team: Path, run: Run, arguments: list[str], words: str) -> None:
     """A wrong kind, count or option is a usage error that says what is legal."""
     code, out, err = run("log", team, *arguments)
@@ -138,7 +140,9 @@ def test_plans_show_the_decided_ones_when_asked(team: Path, run: Run) -> None:
 def test_reading_loads_no_runtime(team: Path, command: str) -> None:
     """A command that only reads loads neither trio nor a model's client, a graph library, pydantic or rich."""
     probe = "import sys; from teams.cli import main; code = main(sys.argv[1:]); sys.stderr.write(' '.join(sys.modules)); sys.exit(code)"
-    done = subprocess.run([sys.executable, "-c", probe, command, str(team)], capture_output=True, text=True, check=True, env=command_environment())
+    done = subprocess.run(
+        [sys.executable, "-c", probe, command, str(team)], capture_output=True, text=True, check=True, env=command_environment()
+    )
     assert {"trio", "anthropic", "networkx", "pydantic", "rich", "httpx2", "asyncio"} & set(done.stderr.split()) == set()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from teams import ScriptedModel, open_team
 from teams.cli.log import Printer, follow
@@ -103,7 +104,8 @@ def test_a_rejection_needs_feedback(hosted: tuple[Path, Host], run: Run) -> None
 async def test_a_second_host_of_the_same_member_is_refused_by_name(hosted: tuple[Path, Host]) -> None:
     """Who opens the team a second time is refused, and told which process hosts it; the first goes on."""
     root, host = hosted
-    with pytest.raises(HostConflict, match=rf"cannot host 'lead': it is hosted by \S+_{host.pid}_"):
+    refusal = pytest.RaisesExc(HostConflict, match=rf"cannot host 'lead': it is hosted by \S+_{host.pid}_")
+    with pytest.RaisesGroup(refusal, flatten_subgroups=True, allow_unwrapped=False):
         async with open_team(root, model=ScriptedModel([])):
             raise AssertionError("the team was opened twice")
     shown = json.loads((await trio.to_thread.run_sync(teams_command, "status", root, "--json")).stdout)
@@ -134,7 +136,9 @@ def test_follow_shows_what_another_process_does(hosted: tuple[Path, Host]) -> No
     """A follower prints what was, then what others do, as JSON lines; Ctrl-C ends it quietly with 130."""
     root, _ = hosted
     command = [sys.executable, "-m", "teams", "log", str(root), "--follow", "--json", "--last", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=command_environment(), cwd=ROOT) as follower:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=command_environment(), cwd=ROOT
+    ) as follower:
         assert follower.stdout is not None
         assert follower.stderr is not None
         first = json.loads(follower.stdout.readline())

@@ -114,6 +114,14 @@ def test_a_damaged_middle_line_is_reported(damage: bytes) -> None:
     assert not loaded.view.sound
 
 
+def test_a_list_that_lost_a_line_is_not_trusted() -> None:
+    """A list that would look right without the damaged line is not trusted either: thinking in it may be bound to what is lost."""
+    loaded = load([*LINES[:3], b"garbage\n", LINES[3]])
+    assert loaded.messages == load(LINES[:4]).messages
+    assert not loaded.view.sound
+    assert load(LINES[:4]).view.sound
+
+
 def test_a_lost_checkpoint_is_noticed() -> None:
     """Where the checkpoint itself is damaged, the older view goes on, in the epoch of the newest message, and is not trusted."""
     loaded = load([*LINES[:4], b"garbage\n", *LINES[5:]])

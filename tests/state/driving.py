@@ -13,7 +13,8 @@ import hypothesis
 from hypothesis import strategies as st
 
 from protocols.errors import ProtocolError
-from protocols.lifecycle import MemberEvent
+from protocols.lifecycle import LIFECYCLE, MemberEvent
+from protocols.task_status import TASK_STATUS
 from teams.errors import TeamError
 from teams.journal.records import Record, decode, encode, utc_now_text
 from teams.state.decision import Command, decide
@@ -101,9 +102,22 @@ class Desk:
         for number, (kind, fields) in enumerate(decided.records, 1):
             record = Record(seq + number, at, kind, fields, len(decided.records) - number)
             self.lines.append(encode(record))
+            self._check_step(record)
             self.state.apply(record)
         assert self.state.seq == len(self.lines)
         return decided.result
+
+    def _check_step(self, record: Record) -> None:
+        """Hold that tasks and members move along the tables of `protocols` alone."""
+        fields = record.fields
+        if record.kind == "task.changed":
+            task = self.state.tasks.by_id[fields["id"]]
+            reachable = {TASK_STATUS.step(task.status, event) for event in TASK_STATUS.legal(task.status)}
+            assert fields["status"] in reachable, f"task {task.id} went from {task.status} to {fields['status']}"
+        elif record.kind == "member.status":
+            status = self.state.roster.members[fields["name"]].status
+            reachable = {LIFECYCLE.step(status, event) for event in LIFECYCLE.legal(status)}
+            assert fields["status"] in {status, *reachable}, f"{fields['name']} went from {status} to {fields['status']}"
 
     def records(self) -> list[Record]:
         """Return the log as somebody else reads it."""

@@ -1,0 +1,115 @@
+"""Every example runs offline within its time, shows what its first lines promise, and says in one line that `--live` needs a key."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+EXAMPLES = sorted((REPOSITORY / "examples").glob("[0-9][0-9]_*.py"))
+LIMIT_SECONDS = 25
+MAX_LINES = 80
+
+
+def run(name: str, *arguments: str, given: str = "", directory: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run an example as a person would, without any key; new temporary directories go under `directory`."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ANTHROPIC_")}
+    if directory is not None:
+        environment["TMPDIR"] = str(directory)
+    (example,) = (path for path in EXAMPLES if path.name.startswith(name))
+    command = [sys.executable, str(example), *arguments]
+    return subprocess.run(command, input=given, capture_output=True, text=True, timeout=LIMIT_SECONDS, env=environment, check=False)
+
+
+def output_of(name: str, *arguments: str, given: str = "", directory: Path | None = None) -> str:
+    """Run an example that must succeed in silence on stderr, and return what it printed."""
+    done = run(name, *arguments, given=given, directory=directory)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def assert_in_order(text: str, *patterns: str) -> None:
+    """Find the patterns one after the other."""
+    at = 0
+    for pattern in patterns:
+        found = re.compile(pattern, re.MULTILINE).search(text, at)
+        assert found is not None, f"{pattern!r} is not after {text[:at]!r} in\n{text}"
+        at = found.end()
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_example_is_short_and_says_what_one_sees(example: Path) -> None:
+    """An example has at most 80 lines, begins with its idea, and tells how it is run."""
+    text = example.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= MAX_LINES
+    assert text.startswith('"""')
+    assert f"python examples/{example.name}" in text
+    assert "--live" in text
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_live_without_a_key_is_one_clear_line(example: Path) -> None:
+    """Without a key, `--live` ends at once with exit code 1 and a line that names the variable to set; nothing is printed before."""
+    done = run(example.name, "--live")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"cannot use model '[\w-]+': no key; set ANTHROPIC_API_KEY .*\n", done.stderr)
+
+
+def test_hello_agent_uses_its_tool_and_remembers() -> None:
+    """The agent answers by what its tool said, and its second turn knows the first."""
+    assert_in_order(output_of("01"), r"^tool   7$", r"^agent  It has 7 words", r"^agent  You asked 2 things")
+
+
+def test_two_teammates_question_answer_and_report() -> None:
+    """The answer names the question's id, and the report holds the answer."""
+    text = output_of("02")
+    asked = re.search(r"^(m\d+)  ann -> ben: Which day", text, re.MULTILINE)
+    assert asked is not None
+    assert_in_order(text, rf"ben -> ann \(answers {asked[1]}\): On Thursday", r"ann -> lead: Ben says: On Thursday\.$")
+
+
+def test_plan_is_rejected_then_approved_by_policy() -> None:
+    """Only the plan inside the allowed folder is approved, and only then the file is written."""
+    text = output_of("03")
+    assert_in_order(
+        text, r"revision 1: .*README\.md", "rejected", r"revision 2: .*: docs/hello\.md$", "approved", r"^written: docs/hello\.md$"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "patterns"), [("too much\n\n", ["revision 1", "revision 2", r"written: docs/hello\.md"]), ("\n", ["revision 1"])]
+)
+def test_person_decides_at_the_terminal(given: str, patterns: list[str]) -> None:
+    """With --ask, what the person types is the feedback, and an empty line is a yes."""
+    text = output_of("03", "--ask", given=given)
+    assert_in_order(text, *patterns)
+    assert ("revision 2" in text) == ("revision 2" in patterns)
+    assert "written: docs/hello.md" in text
+
+
+def test_diamond_runs_in_order_and_is_shared() -> None:
+    """Design comes before both sides, release after both, and both developers take a part."""
+    text = output_of("04")
+    assert_in_order(text, r"\[1\] then \[2, 3\] then \[4\]", r"1 -> [23] -> 4", "takes 1 design", "1 design: .* done")
+    for side in ("2 backend", "3 frontend"):
+        assert_in_order(text, "1 design: ", f"takes {side}", f"{side}: ", "takes 4 release", "all done: True")
+    assert {"ann", "ben"} == set(re.findall(r"^(\w+) takes", text, re.MULTILINE))
+
+
+def test_lead_agent_leads_from_spawn_to_shutdown() -> None:
+    """The lead spawns, rejects, approves and ends its teammate by tools of its own, and reports."""
+    text = output_of("05")
+    reviewed = (r'^boss  review_plan .*"approve": false', r"^dev   submit_plan", r'^boss  review_plan .*"approve": true')
+    assert_in_order(text, "^boss  spawn_teammate", *reviewed, "^dev   write_file", "^boss  request_shutdown", "^boss says: It is written")
+    assert text.count("write_file") == 1
+
+
+@pytest.mark.slow
+def test_bugfix_team_shows_its_tools_and_its_report(tmp_path: Path) -> None:
+    """The example prints tool calls as they come, and the report ends with the two commands that explain the directory."""
+    text = output_of("06", directory=tmp_path)
+    assert_in_order(text, "17 tests, 4 fail", r"^  cora  bash", r"^  ann   submit_plan", r"^  ben   edit_file", "^Done: 17 tests, all pass")
+    assert_in_order(text, r"^    teams status \S+\.team$", r"^    teams log \S+\.team$")

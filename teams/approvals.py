@@ -1,7 +1,7 @@
 """Requests that wait for somebody's decision, as their deciders meet them.
 
-Laws: a decision is durable when the call returns; it is made once, a repeat changes nothing, another one is AlreadyDecided and says what was
-decided; only who was asked can decide.
+Laws: a decision is durable when the call returns; it is made once, a repeat changes nothing, another one is AlreadyDecided and says what
+was decided; only who was asked can decide.
 """
 
 from dataclasses import dataclass

@@ -86,7 +86,8 @@ async def connect_team(
             events.close()
             engine.snapshot_seq = engine.state.seq  # the host saves snapshots; one message must not cost one of the whole team
     finally:
-        await close_journal(journal)
+        with trio.move_on_after(CLOSING_SECONDS, shield=True):
+            await journal.aclose()
 
 
 async def close_journal(journal: Journal) -> None:

@@ -121,7 +121,7 @@ class StaleLease(UsageError):
     def __init__(self, task_id: int, *, operation: str, fence: int, current: int, owner: str | None) -> None:
         holder = f"it is owned by {owner!r} now" if owner else "nobody owns it now"
         super().__init__(
-            f"cannot {operation} task {task_id} with fence {fence}: the lease ended, the fence is {current} and {holder}; claim it again first"
+            f"cannot {operation} task {task_id} with fence {fence}: the lease ended, the fence is {current} and {holder}; claim it anew"
         )
         self.task_id, self.fence, self.current, self.owner = task_id, fence, current, owner
 

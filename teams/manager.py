@@ -87,9 +87,10 @@ class TeammateManager:
                 self._lot.unpark()
         finally:
             self._spawning -= 1
-        mate = self._mates[spec.name]
+        while (mate := self._mates.get(spec.name)) is None or mate.incarnation < incarnation:
+            await trio.lowlevel.checkpoint()  # whoever joined it has its answer too, and its next step makes the mate
         await mate.ready.wait()
-        if mate.failure is not None:
+        if mate.failure is not None and not mate.came_up:
             raise MemberStateError(spec.name, status=f"failed: {mate.failure}", operation="spawn", legal=["spawn it again"])
         return engine.state.roster.get(spec.name, operation="spawn")
 

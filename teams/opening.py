@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import trio
 
@@ -52,7 +53,6 @@ async def open_team(
     model: Model,
     workdir: str | os.PathLike[str] | None = None,
     name: str | None = None,
-    system: str = "",
     options: TeamOptions | None = None,
     journal: Journal | None = None,
     wall_clock: Callable[[], float] = time.time,
@@ -64,9 +64,8 @@ async def open_team(
 
     Args:
         directory: where the team lives; None keeps everything in memory.
-        model: of every member that names none.
+        model: of every member that names none; its connections are closed at the end.
         workdir: the directory over which the default tools work; without it members have only the tools that they are spawned with.
-        system: words that come first in every member's system prompt.
         journal: another backend of the log; the caller closes it.
         wall_clock: seconds since the epoch, for deadlines that survive a restart.
 
@@ -75,19 +74,18 @@ async def open_team(
     options = options or TeamOptions()
     root = None if directory is None else await trio.to_thread.run_sync(prepare_directory, Path(directory), name)
     team_name = (name or "team") if root is None else await trio.to_thread.run_sync(read_team_name, root)
-    host = new_host_name()
-    hosts = None if root is None else root / "hosts"
+    place = _Place(root, team_name, new_host_name(), workdir)
     async with AsyncExitStack() as stack:
-        stack.enter_context(host_lock(hosts, host))
+        stack.enter_context(host_lock(place.within("hosts"), place.host))
         if journal is None:
             journal = await _open_journal(root)
             stack.push_async_callback(close_journal, journal)
         engine = await stack.enter_async_context(open_engine(journal, wall_clock=wall_clock))
-        sessions = SessionStore(None if root is None else root / "sessions", wall_clock=wall_clock)
-        stack.callback(sessions.close)
-        services, manager = _assemble(engine, sessions, root, options, model, host=host, name=team_name, system=system, workdir=workdir)
+        services, manager = _assemble(engine, place, options, model)
+        stack.callback(services.sessions.close)
         stack.callback(services.events.close)
-        await _join_lead(services, hosts)
+        stack.push_async_callback(_close_models, services)
+        await _join_lead(services, place.within("hosts"))
         views = (
             ViewWriter(engine, root, team_name=team_name, interval_seconds=options.view_interval_seconds)
             if root and options.views
@@ -95,7 +93,7 @@ async def open_team(
         )
         stack.push_async_callback(_say_goodbye, services, views)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(sessions.run)
+            nursery.start_soon(services.sessions.run)
             if views is not None:
                 nursery.start_soon(views.run)
             async with trio.open_nursery() as members:
@@ -122,6 +120,13 @@ async def _join_lead(services: Services, hosts: Path | None) -> None:
         await join_plain_member(services.engine, person, services.host)
 
 
+async def _close_models(services: Services) -> None:
+    """Close the connections; a model that another team also uses opens its own again."""
+    with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSING_SECONDS):
+        for model in {id(model): model for model in (services.model, *services.models.values())}.values():
+            await model.aclose()
+
+
 async def _say_goodbye(services: Services, views: ViewWriter | None) -> None:
     """Let the last records and views be written once every member has ended."""
     with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSING_SECONDS):
@@ -132,18 +137,20 @@ async def _say_goodbye(services: Services, views: ViewWriter | None) -> None:
             await views.flush()
 
 
-def _assemble(
-    engine: Engine,
-    sessions: SessionStore,
-    root: Path | None,
-    options: TeamOptions,
-    model: Model,
-    *,
-    host: str,
-    name: str,
-    system: str,
-    workdir: str | os.PathLike[str] | None,
-) -> tuple[Services, TeammateManager]:
+class _Place(NamedTuple):
+    """Where a team lives and works, and by whom it is hosted; no directory for a team in memory."""
+
+    root: Path | None
+    name: str
+    host: str
+    workdir: str | os.PathLike[str] | None
+
+    def within(self, name: str) -> Path | None:
+        """Return a path in the team's directory."""
+        return None if self.root is None else self.root / name
+
+
+def _assemble(engine: Engine, place: _Place, options: TeamOptions, model: Model) -> tuple[Services, TeammateManager]:
     def further(node: str) -> Sequence[str]:
         tasks = engine.state.tasks
         if not node.startswith("task "):
@@ -154,7 +161,7 @@ def _assemble(
         return [task.owner] if task.owner is not None else [f"task {blocker}" for blocker in tasks.blocked_by(task.id)]
 
     waits = WaitGraph(further)
-    artifacts = ArtifactStore(None if root is None else root / "artifacts")
+    artifacts = ArtifactStore(place.within("artifacts"))
     events = EventHub(options.event_buffer)
     engine.listen(lambda records: tell_watchers(records, events, engine.state))
     engine.refused = lambda error: events.emit(RuntimeNotice("warning", f"a command of the runtime was refused: {error}"))
@@ -165,8 +172,8 @@ def _assemble(
         on_notice=lambda notice: events.emit(RuntimeNotice("warning", notice.message, notice.agent)),
     )
     services = Services(
-        name=name,
-        host=host,
+        name=place.name,
+        host=place.host,
         options=options,
         engine=engine,
         bus=MessageBus(engine, artifacts, waits, options.bus),
@@ -176,11 +183,11 @@ def _assemble(
         events=events,
         gateway=gateway,
         model=model,
-        sessions=sessions,
+        sessions=SessionStore(place.within("sessions"), wall_clock=lambda: engine.now),
         artifacts=artifacts,
-        system_base=system,
+        system_base=options.system_prompt,
     )
-    toolsets = Toolsets(services, workdir)
-    manager = TeammateManager(services, toolsets.dispatcher, None if root is None else root / "hosts")
+    toolsets = Toolsets(services, place.workdir)
+    manager = TeammateManager(services, toolsets.dispatcher, place.within("hosts"))
     toolsets.manager = manager
     return services, manager

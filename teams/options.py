@@ -91,6 +91,7 @@ class TeamOptions:
     agents: AgentOptions = field(default_factory=AgentOptions)
     compaction: CompactionOptions = field(default_factory=CompactionOptions)
     gateway: "GatewayOptions | None" = None
+    system_prompt: str = ""  # words that come first in every member's system prompt
     lead: str = "lead"
     person: str = "user"  # who decides at a terminal; named as an approver of every plan
     views: bool = True

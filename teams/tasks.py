@@ -1,7 +1,7 @@
 """The task manager: tasks that members take from a shared graph.
 
 Laws: a claim is one decision, so a task has at most one owner; every later write shows the claim's fence, or comes from the member that
-holds the task; a claim ends by complete, fail, release, the end of its owner, or the end of its lease; waiting for a task wakes on its change.
+holds the task; a claim ends by complete, fail, release, the end of its owner, or the end of its lease; waiting for a task wakes on change.
 """
 
 from collections.abc import Iterable, Sequence
@@ -48,8 +48,6 @@ class TaskManager:
         exclusive: Iterable[str] = (),
         assignee: str | None = None,
         max_attempts: int = 3,
-        notify: Sequence[str] = (),
-        by: str | None = None,
     ) -> Task:
         """Add a task; durable when this returns.
 
@@ -59,7 +57,7 @@ class TaskManager:
             needs: capabilities that the owner must have.
             exclusive: tags of which only one task in progress may hold each.
             assignee: the only member that may take it.
-            notify: members that get mail when it is over.
+            max_attempts: claims after which an owner that dies or lets its lease end leaves the task failed.
 
         Raises: TaskGraphError for an unknown blocker; UnknownMember; UsageError for a blank subject.
         Checkpoints: always; when Cancelled, nothing was created.
@@ -67,13 +65,12 @@ class TaskManager:
         command = CreateTask(
             subject=subject,
             description=description,
-            by=by or self._author,
+            by=self._author,
             blocked_by=[_edge(blocker) for blocker in blocked_by],
             needs=frozenset(needs),
             exclusive=frozenset(exclusive),
             assignee=assignee,
             max_attempts=max_attempts,
-            notify=tuple(notify),
         )
         return self.get(await self._engine.submit(command))
 

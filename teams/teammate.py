@@ -48,6 +48,7 @@ class Teammate(Surroundings):
         self.ready = trio.Event()  # it can take mail, or has failed to come up
         self.ended = trio.Event()
         self.failure: str | None = None
+        self.came_up = False
         self._services = services
         self._dispatcher = dispatcher
         self._view: View | None = None
@@ -72,6 +73,7 @@ class Teammate(Surroundings):
             with trio.CancelScope() as self.scope:
                 await self._restore()
                 engine.post(ChangeStatus(self.name, MemberEvent.ready, self.incarnation))
+                self.came_up = True
                 self.ready.set()
                 await self._work_and_idle()
                 reason = "shut down"

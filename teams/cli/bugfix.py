@@ -98,10 +98,10 @@ async def run_bugfix(
 
 async def _run_team(root: Path, live_model: Model | None, on_team: OnTeam | None, story: Story) -> None:
     model = live_model or ScriptedModel(SCRIPTS)
-    options = TeamOptions(agents=AgentOptions(max_rounds=MAX_ROUNDS))
+    options = TeamOptions(agents=AgentOptions(max_rounds=MAX_ROUNDS), system_prompt=SYSTEM)
     # The watchers are outside: they see the team's events to the last one, and end when it has closed.
     async with trio.open_nursery() as watchers:
-        async with open_team(root / ".team", model=model, workdir=root / "project", name="bug-fix", system=SYSTEM, options=options) as team:
+        async with open_team(root / ".team", model=model, workdir=root / "project", name="bug-fix", options=options) as team:
             await _watch(watchers, team, story, on_team)
             with trio.move_on_after(SCRIPTED_SECONDS if live_model is None else LIVE_SECONDS):
                 await _lead(team, story)

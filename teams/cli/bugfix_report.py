@@ -116,13 +116,19 @@ def render(run: BugfixRun, story: Story) -> list[str]:
         ("Shutdown", [_shutdown(outcome, story.handshakes) for outcome in story.shutdowns]),
         ("Tokens", [_spent(name, spent) for name, spent in story.spending.items()]),
         ("Errors", story.errors),
-        ("On disk", [f"{run.root / 'project'}  the project; git diff shows the change", f"{home}  the team"]),
     ]
     lines = ["", *textwrap.wrap(_verdict(run, story), WIDTH)]
     for title, told in sections:
         if (section := _section(title, told)) or title != "Errors":
             lines += ["", *(section or [f"{title:<{INDENT}}none"])]
-    return [*lines, "", f"    teams status {home}", f"    teams log {home}"]
+    return [
+        *lines,
+        "",
+        f"The project is {run.root / 'project'}",
+        f"The team is    {home}",
+        f"    teams status {home}",
+        f"    teams log {home}",
+    ]
 
 
 def _verdict(run: BugfixRun, story: Story) -> str:

@@ -72,7 +72,12 @@ def read_records(store: SegmentStore, after_seq: int) -> Iterator[Record]:
 def fold_state(store: SegmentStore) -> tuple[TeamState, str | None]:
     """Return the state at the log's end, and when its last record was written."""
     snapshot = store.load_snapshot()
-    state = TeamState() if snapshot is None else TeamState.from_json(snapshot[1])
+    state = TeamState()
+    if snapshot is not None:
+        try:
+            state = TeamState.from_json(snapshot[1])
+        except (ValueError, KeyError, TypeError, IndexError) as error:  # another version wrote it; the journal has it all
+            store.reports.append(JournalReport("snapshot_ignored", f"the snapshot cannot be used: {error!r}"))
     last: str | None = None
     for record in read_records(store, state.seq):
         state.apply(record)

@@ -112,7 +112,10 @@ def plan_text(state: TeamState, member: Member) -> str:
 
 
 def _hosts(seen: Seen, now: float, terminal: Terminal) -> Iterable[str]:
-    for host in host_facts(seen):
+    hosts = host_facts(seen)
+    if not hosts:
+        yield f"{terminal.paint('closed', 'dim')}  no process hosts it"
+    for host in hosts:
         who = names(clean(name) for name in host["members"])
         if host["alive"]:
             since = f" for {duration(now - host['since'])}" if host["since"] is not None else ""
@@ -124,17 +127,17 @@ def _hosts(seen: Seen, now: float, terminal: Terminal) -> Iterable[str]:
 
 
 def host_facts(seen: Seen) -> list[dict[str, Any]]:
-    """Return each host of live members, whether its process is alive, and since when it hosts (None: not known any more)."""
+    """Return each host of live members (a person needs none), whether its process is alive, and since when it hosts (None: not known any more)."""
     by_host: dict[str, list[Member]] = {}
     for member in seen.state.roster.live():
-        if member.host is not None:
+        if member.host is not None and member.spec.kind != "person":
             by_host.setdefault(member.host, []).append(member)
     return [
         {
             "host": host,
             "alive": host not in seen.dead,
             "since": _host_since(seen.directory / "hosts" / host) if host not in seen.dead else None,
-            "members": [member.name for member in members if member.spec.kind != "person"],
+            "members": [member.name for member in members],
             "left": [member.name for member in members if member.spec.kind in ("teammate", "lead")],
         }
         for host, members in by_host.items()

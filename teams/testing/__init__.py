@@ -1,0 +1,1 @@
+"""What users test their own teams with: scripted models, a strict fake endpoint, contract suites."""

@@ -11,12 +11,14 @@ from typing import Any, Literal, Protocol
 from protocols.envelope import escape_text
 from protocols.errors import ProtocolError
 from protocols.request import RequestKind
+from protocols.task_status import BlockerPolicy
 from teams.bus import MessageBus
 from teams.engine import Engine
 from teams.errors import TeamError
 from teams.options import PlanOptions, ShutdownOptions
 from teams.state.request_commands import AnswerRequest, SubmitPlan
 from teams.state.roster_commands import PinNote
+from teams.state.task_commands import CreateTask
 from teams.task_graph import describe
 from teams.tasks import TaskManager
 from teams.tools.base import Tool, ToolContext, ToolError, tool
@@ -72,12 +74,20 @@ def teammate_tools(
     engine: Engine, bus: MessageBus, tasks: TaskManager, door: TeamDoor, plans: PlanOptions, shutdown: ShutdownOptions
 ) -> list[Tool]:
     """Make the tools of a teammate; they serve every member of the team."""
-    return [*_mail_tools(bus, door), *_task_tools(engine, tasks, door), *_protocol_tools(engine, door, plans, shutdown)]
+    return [
+        *_mail_tools(bus, door),
+        *_graph_tools(engine, tasks),
+        *_work_tools(tasks, door),
+        *_protocol_tools(engine, door, plans, shutdown),
+    ]
 
 
 def lead_tools(engine: Engine, bus: MessageBus, door: TeamDoor) -> list[Tool]:
     """Make the tools that only a lead has."""
+    return [*_crew_tools(engine, door), *_leading_tools(engine, bus)]
 
+
+def _crew_tools(engine: Engine, door: TeamDoor) -> list[Tool]:
     @tool(effect="writes")
     async def spawn_teammate(context: ToolContext, name: str, role: str, prompt: str, plan_required: bool = False) -> str:
         """Start a teammate. Spawning the same one again changes nothing.
@@ -101,6 +111,22 @@ def lead_tools(engine: Engine, bus: MessageBus, door: TeamDoor) -> list[Tool]:
             lines.append(f"{member.name} ({escape_text(member.spec.role)}): {member.status.value}{f', task {held}' if held else ''}")
         return "\n".join(lines)
 
+    @tool(effect="writes", time_limited=False)
+    async def request_shutdown(context: ToolContext, name: str, reason: str = "", force: bool = False) -> str:
+        """Ask a member to stop, and wait for the outcome. It may reject with a reason; force stops it in any case."""
+        with _explained():
+            return await door.shutdown_by_agent(context.agent, name, reason, force)
+
+    @tool(effect="reads", time_limited=False)
+    async def wait(context: ToolContext, seconds: float = 600.0) -> str:
+        """Wait until there is mail for you, for at most so many seconds."""
+        with _explained():
+            return await door.wait_news(context.agent, seconds)
+
+    return [spawn_teammate, list_teammates, request_shutdown, wait]
+
+
+def _leading_tools(engine: Engine, bus: MessageBus) -> list[Tool]:
     @tool(effect="writes")
     async def broadcast(context: ToolContext, content: str, priority: Literal["turn", "tool", "now"] = "tool") -> str:
         """Send one message to all other members."""
@@ -125,19 +151,7 @@ def lead_tools(engine: Engine, bus: MessageBus, door: TeamDoor) -> list[Tool]:
             request = await engine.submit(AnswerRequest(request_id, context.agent, approve, feedback))
         return f"plan {request.id} (revision {request.revision}) of {request.subject} is {request.state}"
 
-    @tool(effect="writes", time_limited=False)
-    async def request_shutdown(context: ToolContext, name: str, reason: str = "", force: bool = False) -> str:
-        """Ask a member to stop, and wait for the outcome. It may reject with a reason; force stops it in any case."""
-        with _explained():
-            return await door.shutdown_by_agent(context.agent, name, reason, force)
-
-    @tool(effect="reads", time_limited=False)
-    async def wait(context: ToolContext, seconds: float = 600.0) -> str:
-        """Wait until there is mail for you, for at most so many seconds."""
-        with _explained():
-            return await door.wait_news(context.agent, seconds)
-
-    return [spawn_teammate, list_teammates, broadcast, review_plan, request_shutdown, wait]
+    return [broadcast, review_plan]
 
 
 def _mail_tools(bus: MessageBus, door: TeamDoor) -> list[Tool]:
@@ -166,7 +180,7 @@ def _mail_tools(bus: MessageBus, door: TeamDoor) -> list[Tool]:
     return [send_message, idle]
 
 
-def _task_tools(engine: Engine, tasks: TaskManager, door: TeamDoor) -> list[Tool]:
+def _graph_tools(engine: Engine, tasks: TaskManager) -> list[Tool]:
     @tool(effect="writes")
     async def task_create(
         context: ToolContext,
@@ -186,10 +200,17 @@ def _task_tools(engine: Engine, tasks: TaskManager, door: TeamDoor) -> list[Tool
             assignee: the only member that may take it.
         """
         with _explained():
-            task = await tasks.create(
-                subject, description, blocked_by=blocked_by, needs=needs, assignee=assignee, notify=(context.agent,), by=context.agent
+            command = CreateTask(
+                subject=subject,
+                by=context.agent,
+                description=description,
+                blocked_by=[(blocker, BlockerPolicy.fail) for blocker in blocked_by],
+                needs=frozenset(needs),
+                assignee=assignee,
+                notify=(context.agent,),
             )
-        return f"task {task.id} is created"
+            task_id = await engine.submit(command)
+        return f"task {task_id} is created"
 
     @tool(effect="reads")
     async def task_list() -> str:
@@ -204,6 +225,10 @@ def _task_tools(engine: Engine, tasks: TaskManager, door: TeamDoor) -> list[Tool
         lines = [describe(engine.state.tasks, task), task.description, f"result: {task.result}" if task.result else ""]
         return escape_text("\n".join(line for line in lines if line))
 
+    return [task_create, task_list, task_get]
+
+
+def _work_tools(tasks: TaskManager, door: TeamDoor) -> list[Tool]:
     @tool(effect="writes")
     async def task_claim(context: ToolContext, task_id: int) -> str:
         """Take a task that is ready."""
@@ -230,7 +255,7 @@ def _task_tools(engine: Engine, tasks: TaskManager, door: TeamDoor) -> list[Tool
             await tasks.fail(task_id, reason, by=context.agent)
         return f"task {task_id} is failed"
 
-    return [task_create, task_list, task_get, task_claim, task_complete, task_fail]
+    return [task_claim, task_complete, task_fail]
 
 
 def _protocol_tools(engine: Engine, door: TeamDoor, plans: PlanOptions, shutdown: ShutdownOptions) -> list[Tool]:

@@ -8,7 +8,7 @@ import trio
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from teams import ScriptedModel, open_team
-from teams.models.script import call, say
+from teams.models.script import call
 from tests.cli.team_on_disk import PLAN, reviewer
 
 

@@ -23,6 +23,7 @@ def test_status_shows_members_tasks_and_what_they_used(team: Path, run: Run) -> 
     assert "reviewer" in rows["ben"]
     assert rows["tasks"] == "tasks  1 completed, 2 ready, 1 blocked, 2 failed"
     assert out.startswith("rounding  4 members, ")
+    assert out.splitlines()[1] == "closed  no process hosts it"
     assert "\x1b" not in out
 
 

@@ -8,12 +8,20 @@ import trio
 
 
 class Residue(NamedTuple):
-    """What there is at one moment; equal before and after a team that left nothing."""
+    """What there is at one moment."""
 
     tasks: int
     busy_threads: int
     descriptors: frozenset[str]
     children: frozenset[str]
+
+    def more_than(self, before: "Residue") -> "Residue":
+        """Return what has come since then; what went meanwhile belonged to somebody else."""
+        more = (max(0, self.tasks - before.tasks), max(0, self.busy_threads - before.busy_threads))
+        return Residue(*more, self.descriptors - before.descriptors, self.children - before.children)
+
+
+NOTHING = Residue(0, 0, frozenset(), frozenset())
 
 
 def residue(marker: str = "") -> Residue:

@@ -28,7 +28,7 @@ WRITES: dict[str, Reply] = {
     "edit_file": READ + call("edit_file", path="kept.txt", old="keep", new="lose"),
     "bash redirection": call("bash", command="echo x > new.txt"),
     "bash in place": call("bash", command="sed -i s/keep/lose/ kept.txt"),
-    "bash in the background": call("bash", command="(sleep 0.05; touch late.txt) &"),
+    "bash by a child": call("bash", command="(sleep 0.05; touch late.txt) & wait"),
     "custom tool": call("publish"),
     "many at once": call("publish") + call("write_file", path="new.txt", content="x") + call("bash", command="touch new.txt"),
     "beside its plan": PLAN + call("write_file", path="new.txt", content="x"),
@@ -91,7 +91,7 @@ async def test_no_write_passes_before_the_approval_and_it_passes_after(tmp_path:
 
     async def play(team: Team) -> None:
         async for request in team.plan_requests():
-            await trio.sleep(0.1)  # what runs in the background had the time to write
+            await trio.sleep(0.1)  # what might run unseen had the time to write
             assert directory.content() == directory.original
             await request.approve()
 

@@ -61,24 +61,26 @@ class Choices:
         return list(dict.fromkeys(chosen))
 
 
-def shown(state: TeamState) -> str:
-    """Return everything that a reader of the state can learn, as one text."""
+def facts(state: TeamState) -> dict[str, Any]:
+    """Return everything that a reader of the state can learn, in containers of its own."""
     tasks = state.tasks
-    return json.dumps(
-        {
-            "json": state.to_json(),
-            "ready": sorted(task.id for task in tasks.by_id.values() if tasks.is_ready(task)),
-            "ready_index": sorted(task_id for bucket in tasks.ready.values() for task_id in bucket),
-            "blocked": {task_id: tasks.blocked_by(task_id) for task_id in tasks.by_id},
-            "owned": {owner: sorted(held) for owner, held in tasks.owned.items()},
-            "tags": tasks.tags_in_use,
-            "dependents": {task_id: sorted(held) for task_id, held in tasks.dependents.items() if held},
-            "unfinished": tasks.unfinished,
-            "due": [request.id for request in state.requests.due(float("inf"))],
-            "boxes": {name: list(state.mail.box(name)) for name in state.roster.members},
-        },
-        sort_keys=True,
-    )
+    return {
+        "json": state.to_json(),
+        "ready": [task.id for task in tasks.by_id.values() if tasks.is_ready(task)],
+        "ready_index": sorted(task_id for bucket in tasks.ready.values() for task_id in bucket),
+        "blocked": {task_id: tasks.blocked_by(task_id) for task_id in tasks.by_id},
+        "owned": {owner: sorted(held) for owner, held in tasks.owned.items()},
+        "tags": dict(tasks.tags_in_use),
+        "dependents": {task_id: sorted(held) for task_id, held in tasks.dependents.items() if held},
+        "unfinished": tasks.unfinished,
+        "due": [request.id for request in state.requests.due(float("inf"))],
+        "boxes": {name: list(state.mail.box(name)) for name in state.roster.members},
+    }
+
+
+def shown(state: TeamState) -> str:
+    """Return the facts of a state as text, equal for equal states wherever they came from."""
+    return json.dumps(facts(state), sort_keys=True)
 
 
 class Desk:
@@ -91,13 +93,13 @@ class Desk:
 
     def do(self, command: Command[ResultT]) -> ResultT:
         """Carry out a command; what is refused is raised, once it was seen to change nothing."""
-        before = shown(self.state)
+        before = facts(self.state)
         try:
             decided = decide(self.state, command, self.now)
         except (TeamError, ProtocolError, ValueError, TypeError):
-            assert shown(self.state) == before, f"{command} was refused and yet changed the state"
+            assert facts(self.state) == before, f"{command} was refused and yet changed the state"
             raise
-        assert shown(self.state) == before, f"deciding {command} changed the state"
+        assert facts(self.state) == before, f"deciding {command} changed the state"
         at, seq = utc_now_text(self.now), self.state.seq
         for number, (kind, fields) in enumerate(decided.records, 1):
             record = Record(seq + number, at, kind, fields, len(decided.records) - number)

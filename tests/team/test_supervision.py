@@ -1,0 +1,170 @@
+"""Members fail alone, come back by their name, and belong to one process at a time."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from protocols.lifecycle import MemberStatus
+from teams import ScriptedModel, TeamOptions, connect_team, open_team
+from teams.errors import HostConflict, MemberExists, MemberStateError
+from teams.models.base import ModelRequest
+from teams.models.script import Reply, blocked, call, fail, say, spoken
+from teams.testing.team import StrictModel, virtual_wall_clock
+from tests.laws.crashes import injected, sent_to
+
+PLAIN = TeamOptions(views=False)
+
+
+def _fails_first(request: ModelRequest) -> Reply:
+    return fail(RuntimeError("broken")) if len(request.messages) == 1 else say("better")
+
+
+async def test_failing_model_fails_its_member_alone_and_the_leads_are_told(autojump_clock: MockClock) -> None:
+    """Its task is free at once, a mate goes on with its turn, and every lead agent gets one notice with the reason."""
+    release = trio.Event()
+    bad = {"bad": lambda _: fail(RuntimeError("broken")), "slow": lambda _: blocked(release) + say("done")}
+    inner = ScriptedModel({**bad, "boss": lambda _: say("noted")})
+    async with open_team(None, model=StrictModel(inner), wall_clock=virtual_wall_clock) as team:
+        await team.spawn("boss", lead=True)
+        await team.spawn("slow", prompt="begin", auto_claim=False)
+        await team.spawn("bad")
+        await team.tasks.create("work")
+        member = await team.manager.join("bad")
+        assert (member.status, member.reason) == (MemberStatus.failed, "RuntimeError: broken")
+        assert team.tasks.get(1).owner is None
+        assert team.member("slow").status is MemberStatus.working
+        release.set()
+        await team.wait_quiescent()
+        assert inner.calls == {"bad": 1, "slow": 1, "boss": 1}
+        told = spoken(inner.last_requests["boss"].messages[-1])
+        assert "bad has failed (RuntimeError: broken)" in told
+        assert 'from="(runtime)"' in told
+
+
+async def test_failed_member_comes_back_by_a_spawn(autojump_clock: MockClock) -> None:
+    """The same spawn again is a new life of the same member, which answers what the last one left unanswered."""
+    inner = ScriptedModel({"ann": [fail(RuntimeError("broken")), say("better")]})
+    model = StrictModel(inner)
+    async with open_team(None, model=model, wall_clock=virtual_wall_clock) as team:
+        await team.spawn("ann", prompt="begin")
+        await team.manager.join("ann")
+        await team.spawn("ann", prompt="begin")
+        await team.wait_quiescent()
+        member = team.state.roster.members["ann"]
+        assert (member.status, member.incarnation) == (MemberStatus.idle, 2)
+        assert not team.state.mail.box("ann")
+    inner.verify()
+    assert not model.refused
+
+
+async def test_mail_that_a_failing_disk_kept_from_the_transcript_comes_again(tmp_path: Path) -> None:
+    """Mail that was taken and could not be written is unread for the next life in the same process, and enters the transcript once."""
+    obstacle = tmp_path / "team" / "sessions" / "ann.jsonl"
+    async with open_team(tmp_path / "team", model=StrictModel(ScriptedModel(lambda _: "done")), options=PLAIN) as team:
+        await team.spawn("ann")
+        obstacle.mkdir()
+        await team.send("ann", "hello")
+        assert (await team.manager.join("ann")).status is MemberStatus.failed
+        obstacle.rmdir()
+        await team.spawn("ann")
+        await team.wait_quiescent()
+        assert not team.state.mail.box("ann")
+    assert injected(tmp_path / "team", "ann") == dict.fromkeys(sent_to(tmp_path / "team", "ann"), 1)
+
+
+async def test_member_that_does_not_come_up_says_why(tmp_path: Path) -> None:
+    """A spawn whose member fails before it is ready raises with the reason, for everybody who waits for it."""
+    refusals: list[str] = []
+    async with open_team(tmp_path / "team", model=ScriptedModel([]), options=PLAIN) as team:
+        (tmp_path / "team" / "sessions" / "ann.jsonl").write_text("no session\n")
+
+        async def spawn() -> None:
+            with pytest.raises(MemberStateError, match="NotASession") as refused:
+                await team.spawn("ann")
+            refusals.append(refused.value.name)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(spawn)
+            nursery.start_soon(spawn)
+    assert refusals == ["ann", "ann"]
+
+
+async def test_spawn_is_idempotent_also_at_the_same_time(autojump_clock: MockClock) -> None:
+    """Spawned by five at once and once more later, a member has one life, one prompt, and is ready for each of them."""
+    inner = ScriptedModel(lambda _: "done")
+    async with open_team(None, model=inner, wall_clock=virtual_wall_clock) as team:
+
+        async def spawn() -> None:
+            await team.spawn("ann", role="dev", prompt="begin")
+            assert next(iter(team.manager.hosted())).ready.is_set()
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(spawn)
+        await spawn()
+        await team.wait_quiescent()
+        assert team.state.roster.members["ann"].incarnation == 1
+        assert inner.calls == {"ann": 1}
+
+
+async def test_live_member_with_another_spec_is_not_replaced(autojump_clock: MockClock) -> None:
+    """A taken name is refused, and the error says in what the two differ; once stopped, the name is free."""
+    async with open_team(None, model=ScriptedModel(lambda _: "done"), wall_clock=virtual_wall_clock) as team:
+        await team.spawn("ann", role="dev")
+        with pytest.raises(MemberExists, match="role"):
+            await team.spawn("ann", role="tester")
+        await team.shutdown("ann")
+        await team.spawn("ann", role="tester")
+        assert team.state.roster.members["ann"].spec.role == "tester"
+
+
+async def test_directory_has_one_lead_at_a_time(tmp_path: Path) -> None:
+    """A second process that would host the lead is refused and told by whom, and may look in; afterwards it can take over."""
+    async with open_team(tmp_path / "team", model=ScriptedModel([]), options=PLAIN) as team:
+        with trio.fail_after(10), pytest.raises(BaseExceptionGroup) as refused:  # noqa: PT012  # the block must not be reached
+            async with open_team(tmp_path / "team", model=ScriptedModel([]), options=PLAIN):
+                raise AssertionError("two hosts of one lead")
+        assert refused.group_contains(HostConflict, match=team.state.roster.members["lead"].host, depth=None)
+        async with connect_team(tmp_path / "team") as client:
+            assert client.state.roster.members["lead"].live
+    async with open_team(tmp_path / "team", model=ScriptedModel([]), options=PLAIN) as team:
+        assert team.state.roster.members["lead"].incarnation == 2
+
+
+async def test_members_have_each_their_own_model(autojump_clock: MockClock) -> None:
+    """Two models of the same name serve those for whom they were given, however late their first turn comes."""
+    answers: dict[str, str] = {}
+
+    def named(word: str) -> Callable[[ModelRequest], Reply]:
+        def script(request: ModelRequest) -> Reply:
+            answers[request.agent] = word
+            return say(word)
+
+        return script
+
+    async with open_team(None, model=ScriptedModel(named("default")), wall_clock=virtual_wall_clock) as team:
+        await team.spawn("ann", model=ScriptedModel(named("first")))
+        await team.spawn("ben", model=ScriptedModel(named("second")))
+        await team.spawn("cat")
+        await team.broadcast("go")
+        await team.wait_quiescent()
+    assert answers == {"ann": "first", "ben": "second", "cat": "default"}
+
+
+async def test_member_that_was_being_spawned_when_the_team_closed_is_stopped(tmp_path: Path) -> None:
+    """A spawn that an agent began as its team ended leaves nobody in `spawning` for ever."""
+    inner = ScriptedModel(lambda request: say("ok") if request.messages[-1].tool_results else call("spawn_teammate", name="new", role="r", prompt="p"))
+    for wait in range(6):
+        root = tmp_path / f"team{wait}"
+        async with open_team(root, model=inner, options=PLAIN) as team:
+            await team.spawn("boss", prompt="begin", lead=True)
+            for _ in range(wait * 3):
+                await trio.lowlevel.checkpoint()
+            raised = team.manager.is_starting
+            if raised:
+                break
+        async with connect_team(root) as client:
+            assert {member.status.value for member in client.state.roster.members.values() if member.name != "user"} == {"stopped"}

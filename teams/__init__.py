@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from teams.approvals import PlanRequest, TeamProtocols
     from teams.bus import MessageBus, Receipt
+    from teams.client import TeamClient, connect_team
     from teams.errors import TeamError
     from teams.loop import AgentConfig, AgentLoop, AgentResponse, chat
     from teams.manager import ShutdownOutcome, TeammateManager
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from teams.models.base import Model, ModelReply, ModelRequest, Usage
     from teams.models.gateway import Gateway, GatewayOptions
     from teams.models.scripted import ScriptedModel
-    from teams.opening import TeamClient, connect_team, open_team
+    from teams.opening import open_team
     from teams.options import AgentOptions, BusOptions, PlanOptions, ShutdownOptions, TaskOptions, TeamOptions
     from teams.state.tasks import Task
     from teams.task_graph import TaskGraph
@@ -75,7 +76,8 @@ _HOMES = {
     **dict.fromkeys(("Model", "ModelReply", "ModelRequest", "Usage"), "models.base"),
     **dict.fromkeys(("Gateway", "GatewayOptions"), "models.gateway"),
     "ScriptedModel": "models.scripted",
-    **dict.fromkeys(("TeamClient", "connect_team", "open_team"), "opening"),
+    **dict.fromkeys(("TeamClient", "connect_team"), "client"),
+    "open_team": "opening",
     **dict.fromkeys(("AgentOptions", "BusOptions", "PlanOptions", "ShutdownOptions", "TaskOptions", "TeamOptions"), "options"),
     "Task": "state.tasks",
     "TaskGraph": "task_graph",

@@ -107,7 +107,7 @@ class MessageBus:
             request_id: the id of the message or request that this one answers.
             key: an idempotency key: a second send with the same key and sender is the first one.
 
-        Raises: UnknownMember (with near names), MemberStateError (stopped recipient), MailboxFull, UsageError (to oneself, blank, odd kind).
+        Raises: UnknownMember (with near names), MemberStateError (stopped recipient), MailboxFull, UsageError (to oneself, blank).
         Checkpoints: always; when Cancelled, either nothing was stored, or the send with the same `key` settles it.
         """
         if type != "message":

@@ -1,8 +1,8 @@
 """Which processes are alive that host members of a team.
 
 A host holds a lock on a file of its own for as long as it lives; the operating system lets go of it however the process ends. So a dead
-host is known at once and for certain, without leases to renew and without clocks. (Hosts on other machines cannot be told apart this way: a file
-system without locks makes every other host look alive, which is the safe side.)
+host is known at once and for certain, without leases to renew and without clocks. (Hosts on other machines cannot be told apart this way:
+a file system without locks makes every other host look alive, which is the safe side.)
 """
 
 import os

@@ -16,7 +16,7 @@ import trio
 from protocols.lifecycle import MemberEvent
 from teams.artifacts import ArtifactStore
 from teams.bus import MessageBus
-from teams.client import TeamClient, close_journal, connect_team
+from teams.client import close_journal
 from teams.directory import prepare_directory, read_team_name
 from teams.engine import Engine, open_engine
 from teams.events import EventHub, RuntimeNotice

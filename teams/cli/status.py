@@ -127,7 +127,10 @@ def _hosts(seen: Seen, now: float, terminal: Terminal) -> Iterable[str]:
 
 
 def host_facts(seen: Seen) -> list[dict[str, Any]]:
-    """Return each host of live members (a person needs none), whether its process is alive, and since when it hosts (None: not known any more)."""
+    """Return each host of live members, whether its process is alive, and since when it hosts (None: not known any more).
+
+    A person needs no host.
+    """
     by_host: dict[str, list[Member]] = {}
     for member in seen.state.roster.live():
         if member.host is not None and member.spec.kind != "person":

@@ -73,7 +73,7 @@ def test_table_aligns_drops_empty_columns_and_gives_way() -> None:
 
 def test_colour_does_not_move_columns() -> None:
     """A coloured cell takes the cells of its text alone."""
-    rows = [[Cell("ann", "red"), "x"], [Cell("benedict"), "y"]]
+    rows: list[list[str | Cell]] = [[Cell("ann", "red"), "x"], [Cell("benedict"), "y"]]
     plain = table((Column("A"), Column("B")), rows, Terminal())
     coloured = table((Column("A"), Column("B")), rows, Terminal(None, colour=True))
     assert coloured[1] == plain[1].replace("ann", "\x1b[31mann\x1b[0m")

@@ -163,3 +163,11 @@ def test_python_m_teams_lists_its_commands() -> None:
     unknown = teams_command("statsu")
     assert unknown.returncode == 2
     assert "Traceback" not in unknown.stderr
+
+
+@pytest.mark.parametrize(("revision", "decided"), [("1", "rejected"), ("2", "approved")])
+def test_an_answer_is_for_the_revision_that_was_read(team: Path, run: Run, revision: str, decided: str) -> None:
+    """An answer that names a revision meets the decision on that one, not on a newer one."""
+    code, out, err = run("approve" if decided == "rejected" else "reject", team, "r1", "--revision", revision, "--feedback", "as I said")
+    assert (code, out) == (1, "")
+    assert f"it was {decided} by 'lead'" in err

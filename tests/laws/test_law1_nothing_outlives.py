@@ -167,7 +167,7 @@ trio.run(main)
 
 
 async def test_interrupt_key_ends_a_team_at_once(tmp_path: Path) -> None:
-    """Ctrl-C in mid-tool ends the program within seconds, with the tool's processes, and the journal opens and says so."""
+    """Ctrl-C in mid-tool ends the program within seconds, with the tool's processes; the journal opens and the member comes back."""
     marker = str(secrets.randbelow(10**9))
     program = [sys.executable, "-c", INTERRUPTED_PROGRAM, str(tmp_path), marker]
     async with trio.open_nursery() as nursery:
@@ -182,5 +182,6 @@ async def test_interrupt_key_ends_a_team_at_once(tmp_path: Path) -> None:
         with trio.fail_after(5):
             await process.wait()
     assert not residue(f"7654321.{marker}").children
-    async with open_team(tmp_path / "team", model=ScriptedModel([])) as team:
-        assert team.member("ann").status == "stopped"
+    async with open_team(tmp_path / "team", model=ScriptedModel(lambda _: "done")) as team:
+        await team.spawn("ann", prompt="begin", auto_claim=False)
+        assert team.state.roster.members["ann"].incarnation == 2

@@ -260,7 +260,7 @@ def test_a_member_that_has_ended_is_not_asked(desk: Desk) -> None:
 
 def test_old_requests_are_forgotten_the_same_way_everywhere() -> None:
     """Of closed requests the newest are kept: a fold from the log, a snapshot and a copy know the same ones, and ids go on."""
-    desk = Desk()
+    desk = Desk(watched=False)
     desk.join("boss", kind="script")
     desk.join("ann", kind="script")
     for _ in range(KEEP_CLOSED + 3):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from teams.models.gateway import Gateway, GatewayOptions
     from teams.models.scripted import ScriptedModel
     from teams.opening import open_team
-    from teams.options import AgentOptions, BusOptions, PlanOptions, ShutdownOptions, TaskOptions, TeamOptions
+    from teams.options import AgentOptions, BusOptions, MemberOptions, PlanOptions, ShutdownOptions, TaskOptions, TeamOptions
     from teams.state.tasks import Task
     from teams.task_graph import TaskGraph
     from teams.tasks import TaskManager
@@ -32,6 +32,7 @@ __all__ = [
     "BusOptions",
     "Gateway",
     "GatewayOptions",
+    "MemberOptions",
     "MessageBus",
     "Model",
     "ModelReply",
@@ -78,7 +79,9 @@ _HOMES = {
     "ScriptedModel": "models.scripted",
     **dict.fromkeys(("TeamClient", "connect_team"), "client"),
     "open_team": "opening",
-    **dict.fromkeys(("AgentOptions", "BusOptions", "PlanOptions", "ShutdownOptions", "TaskOptions", "TeamOptions"), "options"),
+    **dict.fromkeys(
+        ("AgentOptions", "BusOptions", "MemberOptions", "PlanOptions", "ShutdownOptions", "TaskOptions", "TeamOptions"), "options"
+    ),
     "Task": "state.tasks",
     "TaskGraph": "task_graph",
     "TaskManager": "tasks",

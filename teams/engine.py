@@ -353,7 +353,12 @@ async def load_state(journal: Journal) -> TeamState:
     Raises: JournalDamaged.
     """
     snapshot = await journal.load_snapshot()
-    state = TeamState() if snapshot is None else TeamState.from_json(snapshot[1])
+    state = TeamState()
+    if snapshot is not None:
+        try:
+            state = TeamState.from_json(snapshot[1])
+        except (ValueError, KeyError, TypeError, IndexError):  # of another version: the log itself says everything
+            state = TeamState()
     for record in await journal.read(state.seq):
         state.apply(record)
     return state

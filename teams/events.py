@@ -4,7 +4,7 @@ Laws: an event tells and never asks; durable ones are sent after their record is
 how many, and slows nobody down.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -182,7 +182,7 @@ class EventHub:
                 watcher.lost = 0
 
     @asynccontextmanager
-    async def watch(self, buffer: int | None = None) -> AsyncIterator[trio.MemoryReceiveChannel[Event]]:
+    async def watch(self, buffer: int | None = None) -> AsyncGenerator[trio.MemoryReceiveChannel[Event]]:
         """Receive every event from now on, until the block ends or the team closes."""
         send, receive = trio.open_memory_channel[Event](buffer or self._buffer)
         watcher = _Watcher(send)

@@ -8,9 +8,10 @@ Laws:
 - Mail enters at tool boundaries and at the turn's begin, and nowhere else.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import trio
@@ -225,11 +226,14 @@ class AgentLoop:
 
     async def _call(self, request: ModelRequest) -> ModelReply | None:
         events, name = self._events, self.config.name
-        on_text = (lambda text: events.emit(TextDelta(name, text))) if events.watched else None
-        reply: ModelReply | None = None
+        on_text = partial(self._tell_text, name) if events.watched else None
+        replies: list[ModelReply] = []  # still empty when the scope was cut short
         with self._interruptible_scope():
-            reply = await self._gateway.call(request, model=self.config.model, on_text=on_text)
-        if reply is not None and events.watched:
+            replies.append(await self._gateway.call(request, model=self.config.model, on_text=on_text))
+        if not replies:
+            return None
+        reply = replies[0]
+        if events.watched:
             used = reply.usage
             events.emit(
                 ModelCalled(name, reply.stop_reason, reply.text, used.total_input, used.output_tokens, used.cache_read_input_tokens)
@@ -270,7 +274,7 @@ class AgentLoop:
         return results
 
     @contextmanager
-    def _interruptible_scope(self) -> Iterator[None]:
+    def _interruptible_scope(self) -> Generator[None]:
         """Run what `interrupt` may cut short; what called for that just before counts as well."""
         with trio.CancelScope() as scope:
             self._interruptible = scope
@@ -357,6 +361,9 @@ class AgentLoop:
             await self._log.sync()
 
     # -- events ------------------------------------------------------------------
+
+    def _tell_text(self, name: str, text: str) -> None:
+        self._events.emit(TextDelta(name, text))
 
     def _tell_start(self, call: ToolCall) -> None:
         self._events.emit(ToolStarted(self.config.name, str(call.name), call.id, call.input))

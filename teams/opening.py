@@ -6,7 +6,7 @@ then is in the journal; the same directory opens again and the team goes on.
 
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from teams.bus import MessageBus
 from teams.client import close_journal
 from teams.directory import prepare_directory, read_team_name
 from teams.engine import Engine, open_engine
+from teams.errors import HostConflict
 from teams.events import EventHub, RuntimeNotice
 from teams.hosts import dead_hosts, host_lock, new_host_name
 from teams.journal.base import Journal
@@ -26,7 +27,7 @@ from teams.journal.file import FileJournal
 from teams.journal.memory import MemoryJournal
 from teams.listeners import tell_watchers
 from teams.manager import TeammateManager
-from teams.models.base import Model
+from teams.models.base import Model, Usage
 from teams.models.gateway import Gateway
 from teams.options import TeamOptions
 from teams.readiness import Claimers
@@ -39,8 +40,6 @@ from teams.team import Team, join_plain_member
 from teams.toolsets import Toolsets
 from teams.views import ViewWriter
 from teams.waits import WaitGraph
-
-__all__ = ["TeamClient", "connect_team", "open_team"]
 
 CLOSING_SECONDS = 5.0
 """How long the last records and views of a closing team may take, once its members have ended."""
@@ -56,7 +55,7 @@ async def open_team(
     options: TeamOptions | None = None,
     journal: Journal | None = None,
     wall_clock: Callable[[], float] = time.time,
-) -> AsyncIterator[Team]:
+) -> AsyncGenerator[Team]:
     """Open or create a team and host its members for as long as the block runs.
 
     At the block's normal end every member is asked to stop, and stopped by force after the grace. When the block ends by an exception or a
@@ -75,6 +74,7 @@ async def open_team(
     root = None if directory is None else await trio.to_thread.run_sync(prepare_directory, Path(directory), name)
     team_name = (name or "team") if root is None else await trio.to_thread.run_sync(read_team_name, root)
     place = _Place(root, team_name, new_host_name(), workdir)
+    conflict: HostConflict | None = None
     async with AsyncExitStack() as stack:
         stack.enter_context(host_lock(place.within("hosts"), place.host))
         if journal is None:
@@ -85,24 +85,36 @@ async def open_team(
         stack.callback(services.sessions.close)
         stack.callback(services.events.close)
         stack.push_async_callback(_close_models, services)
-        await _join_lead(services, place.within("hosts"))
-        views = (
-            ViewWriter(engine, root, team_name=team_name, interval_seconds=options.view_interval_seconds)
-            if root and options.views
-            else None
-        )
-        stack.push_async_callback(_say_goodbye, services, views)
+        try:
+            await _join_lead(services, place.within("hosts"))
+        except HostConflict as error:
+            conflict = error  # raised below, where no nursery wraps it in a group
+        else:
+            async with _hosting(services, manager, root) as team:
+                yield team
+    if conflict is not None:
+        raise conflict
+
+
+@asynccontextmanager
+async def _hosting(services: Services, manager: TeammateManager, root: Path | None) -> AsyncGenerator[Team]:
+    """Run the members and what serves them; at the block's end ask all to stop, and write the last records and views."""
+    options, views = services.options, None
+    if root is not None and options.views:
+        views = ViewWriter(services.engine, root, team_name=services.name, interval_seconds=options.view_interval_seconds)
+    try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(services.sessions.run)
             if views is not None:
                 nursery.start_soon(views.run)
             async with trio.open_nursery() as members:
                 members.start_soon(manager.run)
-                team = Team(services, manager, root)
-                yield team
+                yield Team(services, manager, root)
                 await manager.shutdown_all(by=options.lead, reason="the team is closing")
                 members.cancel_scope.cancel()
             nursery.cancel_scope.cancel()
+    finally:
+        await _say_goodbye(services, views)
 
 
 async def _open_journal(root: Path | None) -> Journal:
@@ -160,6 +172,9 @@ def _assemble(engine: Engine, place: _Place, options: TeamOptions, model: Model)
             return ()
         return [task.owner] if task.owner is not None else [f"task {blocker}" for blocker in tasks.blocked_by(task.id)]
 
+    def book(agent: str, usage: Usage) -> None:
+        manager.book(agent, usage)  # it is made below
+
     waits = WaitGraph(further)
     artifacts = ArtifactStore(place.within("artifacts"))
     events = EventHub(options.event_buffer)
@@ -168,7 +183,7 @@ def _assemble(engine: Engine, place: _Place, options: TeamOptions, model: Model)
     gateway = Gateway(
         model,
         options.gateway,
-        settle=lambda agent, usage: manager.book(agent, usage),  # noqa: PLW0108  # the manager is made below
+        settle=book,
         on_notice=lambda notice: events.emit(RuntimeNotice("warning", notice.message, notice.agent)),
     )
     services = Services(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from compaction.options import CompactionOptions
 
 if TYPE_CHECKING:
+    from teams.models.base import Model
     from teams.models.gateway import GatewayOptions
 
 
@@ -78,6 +79,27 @@ class AgentOptions:
 
     def __post_init__(self) -> None:
         _check_positive(max_rounds=self.max_rounds, max_reply_tokens=self.max_reply_tokens, retry_reply_tokens=self.retry_reply_tokens)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemberOptions:
+    """What one member may do besides its tools.
+
+    capabilities: which tasks it can take; its role is always one of them.
+    approvers: who may decide its plans; the script's member and the person when None.
+    task_limit: tasks that it may have in progress at a time.
+    auto_claim: whether it takes ready tasks by itself when it idles; a lead never does.
+    model: its own model; the team's when None.
+    """
+
+    capabilities: tuple[str, ...] = ()
+    approvers: tuple[str, ...] | None = None
+    task_limit: int | None = 1
+    auto_claim: bool = True
+    model: "Model | None" = None
+
+    def __post_init__(self) -> None:
+        _check_positive(task_limit=self.task_limit)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -63,6 +63,7 @@ class SessionStore:
         if self._directory is None:
             await trio.lowlevel.checkpoint()
             return load(self._kept[name])
+        await self.sync(name)  # an earlier life may have ended before its lines were written, or while they are
         return await trio.to_thread.run_sync(_recover_and_load, self._path(name))
 
     def log(self, name: str) -> "SessionLog":
@@ -98,7 +99,7 @@ class SessionStore:
         Raises: OSError when the disk refused.
         Checkpoints: always; when Cancelled, it is written and may not be on disk yet.
         """
-        if self._directory is None or name not in self._dirty:
+        if self._directory is None or (name not in self._dirty and name not in self._syncing):
             await trio.lowlevel.checkpoint()
             return
         done = trio.Event()

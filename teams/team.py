@@ -4,7 +4,7 @@ Laws: the team is built by `teams.opening.open_team`, which owns every child; no
 read and never changed.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from teams.bus import MessageBus, Receipt
 from teams.engine import Engine
 from teams.events import Event
 from teams.manager import ShutdownOutcome, TeammateManager
-from teams.models.base import Model
+from teams.options import MemberOptions
 from teams.services import Services
 from teams.state.roster import Member, MemberSpec, Spending
 from teams.state.roster_commands import ChangeStatus, Join
@@ -27,6 +27,8 @@ from teams.state.team_state import TeamState
 from teams.tasks import TaskManager
 from teams.tools.base import Tool
 from teams.topics import ANYTHING
+
+DEFAULT_MEMBER = MemberOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +73,7 @@ class Team:
         tools: Sequence[Tool] | None = None,
         plan: str = "none",
         lead: bool = False,
-        capabilities: Sequence[str] = (),
-        approvers: Sequence[str] | None = None,
-        model: Model | None = None,
-        task_limit: int | None = 1,
-        auto_claim: bool = True,
+        options: MemberOptions = DEFAULT_MEMBER,
     ) -> "Teammate":
         """Start a teammate and return once it is ready; spawning the same one again returns it.
 
@@ -84,20 +82,17 @@ class Team:
             tools: what it can do besides working with the team; the default tools over the team's work directory when None.
             plan: `required` lets it write only under an approved plan; `none` does not.
             lead: gives it the tools of a lead.
-            capabilities: which tasks it can take; its role is always one of them.
-            approvers: who may decide its plans; the script's member and the person when None.
-            task_limit: tasks that it may have in progress at a time.
-            auto_claim: whether it takes ready tasks by itself when it idles.
+            options: who approves its plans, which tasks it takes, its own model.
 
         Raises: InvalidName, MemberExists, HostConflict, ValueError.
         Checkpoints: always; when Cancelled, it may be starting; spawn it again.
         """
         if plan not in ("none", "required"):
             raise ValueError(f"plan must be 'none' or 'required', not {plan!r}")
-        options = self._services.options
+        team, model = self._services.options, options.model
         if model is not None:
-            self._services.models[name] = model
-        chosen = (options.lead, options.person) if approvers is None else tuple(approvers)
+            self._services.models[model.name] = model
+        approvers = (team.lead, team.person) if options.approvers is None else options.approvers
         spec = MemberSpec(
             name=name,
             role=role,
@@ -105,13 +100,13 @@ class Team:
             prompt=prompt,
             model=model.name if model is not None else None,
             plan_required=plan == "required",
-            approvers=tuple(approver for approver in dict.fromkeys(chosen) if approver != name),
-            capabilities=tuple(dict.fromkeys([*capabilities, role])),
-            task_limit=task_limit,
-            auto_claim=auto_claim and not lead,
-            max_revisions=options.plans.max_revisions,
+            approvers=tuple(approver for approver in dict.fromkeys(approvers) if approver != name),
+            capabilities=tuple(dict.fromkeys([*options.capabilities, role])),
+            task_limit=options.task_limit,
+            auto_claim=options.auto_claim and not lead,
+            max_revisions=team.plans.max_revisions,
         )
-        await self.manager.spawn(spec, tools=tools, by=options.lead)
+        await self.manager.spawn(spec, tools=tools, by=team.lead)
         return Teammate(self, name)
 
     def member(self, name: str) -> "Teammate":
@@ -211,7 +206,7 @@ class Team:
     # -- watching ------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def events(self, *, buffer: int | None = None) -> AsyncIterator[trio.MemoryReceiveChannel[Event]]:
+    async def events(self, *, buffer: int | None = None) -> AsyncGenerator[trio.MemoryReceiveChannel[Event]]:
         """Receive everything that happens from now on; a watcher that is too slow loses events and is told how many."""
         async with self._services.events.watch(buffer) as stream:
             yield stream

@@ -66,9 +66,9 @@ class MemberSpec:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "MemberSpec":
         """Rebuild from a record; unknown fields of a newer version are left out."""
-        known: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in data.items() if key in cls.__slots__
-        }
+        known: dict[str, Any] = {key: value for key, value in data.items() if key in cls.__slots__}
+        for key in _TUPLES & known.keys():
+            known[key] = tuple(known[key])
         return cls(**known)
 
 

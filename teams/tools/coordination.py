@@ -4,7 +4,7 @@ Laws: who calls is known from the context that the runtime makes, never from an 
 none of these touches the work directory, so the plan gate lets them pass (`COORDINATION` names them); what other members wrote is escaped.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, Protocol
 
@@ -308,7 +308,7 @@ def _protocol_tools(engine: Engine, door: TeamDoor, plans: PlanOptions, shutdown
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _explained() -> Generator[None]:
     """Turn what the team refuses into an error result for the model."""
     try:
         yield

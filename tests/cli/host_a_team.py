@@ -7,7 +7,7 @@ import trio
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from teams import ScriptedModel, open_team
+from teams import MemberOptions, ScriptedModel, open_team
 from teams.models.script import call
 from tests.cli.team_on_disk import PLAN, reviewer
 
@@ -16,8 +16,10 @@ async def main(root: Path) -> None:
     """Host ann, who waits for a decision, and ben, who reads his mail."""
     script = {"ann": [call("submit_plan", **PLAN), *reviewer()], "ben": reviewer()}
     async with open_team(root, model=ScriptedModel(script), name="rounding") as team:
-        await team.spawn("ann", role="developer", prompt="Mend the rounding.", tools=[], plan="required", auto_claim=False)
-        await team.spawn("ben", role="reviewer", prompt="Review it.", tools=[], auto_claim=False)
+        await team.spawn(
+            "ann", role="developer", prompt="Mend the rounding.", tools=[], plan="required", options=MemberOptions(auto_claim=False)
+        )
+        await team.spawn("ben", role="reviewer", prompt="Review it.", tools=[], options=MemberOptions(auto_claim=False))
         async for _ in team.plan_requests():
             break
         task = await team.tasks.create("Mend it")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import trio
 
-from teams import ScriptedModel, Team, open_team
+from teams import MemberOptions, ScriptedModel, Team, open_team
 from teams.models.script import Reply, call, say
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,9 @@ async def build_finished_team(root: Path) -> None:
         "ben": [call("send_message", to="ann", content=HOSTILE), *reviewer()],
     }
     async with open_team(root, model=ScriptedModel(script), name="rounding") as team:
-        await team.spawn("ann", role="developer", prompt="Mend the rounding.", tools=[], plan="required", auto_claim=False)
+        await team.spawn(
+            "ann", role="developer", prompt="Mend the rounding.", tools=[], plan="required", options=MemberOptions(auto_claim=False)
+        )
         rejected = approved = False
         async for request in team.plan_requests():
             if not rejected:
@@ -41,7 +43,7 @@ async def build_finished_team(root: Path) -> None:
                 await request.approve()
                 approved = True
         assert approved
-        await team.spawn("ben", role="reviewer", prompt="Review it.", tools=[], auto_claim=False)
+        await team.spawn("ben", role="reviewer", prompt="Review it.", tools=[], options=MemberOptions(auto_claim=False))
         await add_tasks(team)
         await team.wait_quiescent()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from teams import ScriptedModel, open_team
+from teams import MemberOptions, ScriptedModel, open_team
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -21,7 +21,7 @@ def empty_team(tmp_path: Path) -> Path:
 
     async def make() -> None:
         async with open_team(root, model=ScriptedModel([])) as team:
-            await team.spawn("ann", role="developer", tools=[], auto_claim=False)
+            await team.spawn("ann", role="developer", tools=[], options=MemberOptions(auto_claim=False))
             await team.tasks.create("A task that was here before")
 
     trio.run(make)

@@ -12,7 +12,7 @@ import trio
 import trio.testing
 from rich.console import Console
 
-from teams import ScriptedModel, Team, open_team
+from teams import MemberOptions, ScriptedModel, Team, open_team
 from teams.cli.board import Board
 from teams.cli.live import FRAMES_PER_SECOND, watch_live
 from teams.cli.output import Terminal
@@ -34,7 +34,7 @@ def _model() -> ScriptedModel:
 
 async def _work(team: Team) -> None:
     await team.spawn("ann", role="developer", prompt="Mend the rounding.", tools=[], plan="required")
-    await team.spawn("ben", role="reviewer", prompt="Review it.", tools=[], auto_claim=False)
+    await team.spawn("ben", role="reviewer", prompt="Review it.", tools=[], options=MemberOptions(auto_claim=False))
     async for request in team.plan_requests():
         await request.approve()
     await team.tasks.create("Mend it", assignee="ann")

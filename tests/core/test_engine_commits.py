@@ -259,7 +259,7 @@ async def test_a_bug_in_a_command_hangs_nobody() -> None:
     async def ask(command: Any) -> None:
         with trio.CancelScope(shield=True):
             try:
-                answers.append(await (rig.engine.submit(command)))
+                answers.append(await rig.engine.submit(command))
             except (JournalClosed, KeyError) as error:
                 answers.append(error)
 

@@ -1,7 +1,6 @@
 """The bug-fix team offline, from the broken project to the directory that explains what happened."""
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -28,11 +27,14 @@ async def test_project_is_mended_and_the_report_tells_how(tmp_path: Path) -> Non
     lines: list[str] = []
     assert await run_bugfix(directory=tmp_path, live_model=None, report=lines.append) == 0
     text = "\n".join(lines)
-    assert subprocess.run(TEST_COMMAND, cwd=tmp_path / "project", capture_output=True, check=False).returncode == 0
-    changed = subprocess.run(["git", "diff", "--name-only"], cwd=tmp_path / "project", capture_output=True, text=True, check=True).stdout
-    assert changed.split() == ["invoicing/discounts.py", "invoicing/money.py"]
+    await trio.run_process(TEST_COMMAND, cwd=tmp_path / "project", capture_stderr=True)
+    changed = await trio.run_process(["git", "diff", "--name-only"], cwd=tmp_path / "project", capture_stdout=True)
+    assert changed.stdout.split() == [b"invoicing/discounts.py", b"invoicing/money.py"]
     assert lines[0].endswith("17 tests, 4 fail")
-    assert re.search(r"revision 1, .* is rejected by lead: .* revision 2, .* is approved by lead", " ".join(text.split()))
+    told_plans = r"revision 1, for (\S+), tests/\S+, is rejected by lead: .* revision 2, for (\S+), is approved by lead"
+    found = re.search(told_plans, " ".join(text.split()))
+    assert found is not None
+    assert found[1] == found[2] == "invoicing/discounts.py"
     for developer in ("ann", "ben"):
         assert re.search(rf"{developer} to cora: Please review .*\n(?: .*\n)*? +- cora to {developer}: Approved", text)
     for member in ("ann", "ben", "cora"):

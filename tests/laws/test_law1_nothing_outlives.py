@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from teams import ScriptedModel, ShutdownOptions, Team, TeamOptions, open_team
+from teams import MemberOptions, ScriptedModel, ShutdownOptions, Team, TeamOptions, open_team
 from teams.models.base import ModelRequest
 from teams.models.script import Reply, blocked, call, say
 from teams.testing.team import cancel_at_step, virtual_wall_clock
@@ -183,5 +183,5 @@ async def test_interrupt_key_ends_a_team_at_once(tmp_path: Path) -> None:
             await process.wait()
     assert not residue(f"7654321.{marker}").children
     async with open_team(tmp_path / "team", model=ScriptedModel(lambda _: "done")) as team:
-        await team.spawn("ann", prompt="begin", auto_claim=False)
+        await team.spawn("ann", prompt="begin", options=MemberOptions(auto_claim=False))
         assert team.state.roster.members["ann"].incarnation == 2

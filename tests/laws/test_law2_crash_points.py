@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import trio
+import trio.testing
 
-from teams import ScriptedModel, Team, TeamOptions, open_team, tool
+from teams import MemberOptions, ScriptedModel, Team, TeamOptions, open_team, tool
 from teams.journal.file import open_file_journal
 from teams.models.base import ModelRequest
 from teams.models.script import Reply, call, say, spoken
@@ -36,9 +38,11 @@ class Effects:
 
 
 def _answer(disk: Disk | None = None) -> ScriptedModel:
-    def answer(request: ModelRequest) -> Reply:
+    async def answer(request: ModelRequest) -> Reply:
         if disk is not None:
             disk.copy("while the model answers")
+            await trio.testing.wait_all_tasks_blocked(0.002)  # whatever may be written before the reply is written
+            disk.copy("while the model still answers")
         newest = request.messages[-1]
         if "deploy it" in spoken(newest) and not newest.tool_results:
             return call("deploy") + call("note", text="deploying")
@@ -134,7 +138,7 @@ async def _until_killed(root: Path, disk: Disk) -> None:
     model = StrictModel(ScriptedModel({"ann": answer, "ben": second}))
     async with open_team(root, model=model, options=PLAIN) as team:
         await team.tasks.create("Build")
-        await team.spawn("ann", prompt="begin", plan="required", tools=Effects().tools(), auto_claim=False)
+        await team.spawn("ann", prompt="begin", plan="required", tools=Effects().tools(), options=MemberOptions(auto_claim=False))
         async for request in team.plan_requests():
             await request.approve()
             break
@@ -151,7 +155,7 @@ async def _next_life(team: Team, before_fence: int, effects: Effects) -> None:
     assert state.tasks.by_id[1].fence == before_fence
     assert state.roster.notes["ann"] == ("the port is 8080",)
     assert state.roster.spending["ann"].turns >= 1
-    await team.spawn("ann", prompt="begin", plan="required", tools=effects.tools(), auto_claim=False)
+    await team.spawn("ann", prompt="begin", plan="required", tools=effects.tools(), options=MemberOptions(auto_claim=False))
     await team.spawn("ben", prompt="begin", plan="required", tools=effects.tools())
     pending = team.protocols.get_pending_approvals()
     assert [(request.author, request.plan.summary) for request in pending] == [("ben", "of ben")]

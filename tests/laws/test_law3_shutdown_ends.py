@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from protocols.lifecycle import MemberStatus
-from teams import ScriptedModel, ShutdownOptions, Team, TeamOptions, open_team, tool
+from teams import MemberOptions, ScriptedModel, ShutdownOptions, Team, TeamOptions, open_team, tool
 from teams.models.base import ModelRequest
 from teams.models.script import Reply, blocked, call, fail, say, spoken
 from teams.state.request_commands import RequestShutdown
@@ -102,7 +102,7 @@ async def test_prose_is_no_answer_and_the_policy_answers(autojump_clock: MockClo
     script = _busy(call("task_claim", task_id=1), lambda _: say("No, I would rather go on."))
     async with _team(script) as team:
         await team.tasks.create("work")
-        await team.spawn("ann", prompt="begin", auto_claim=False)
+        await team.spawn("ann", prompt="begin", options=MemberOptions(auto_claim=False))
         await team.wait_quiescent()
         outcome = await team.shutdown("ann")
         assert (outcome.state, outcome.handed_back) == ("stopped", (1,))
@@ -120,7 +120,7 @@ async def test_rejection_is_heard_and_force_ends_it(autojump_clock: MockClock) -
 
     async with _team(script) as team:
         await team.tasks.create("work")
-        await team.spawn("ann", prompt="begin", auto_claim=False)
+        await team.spawn("ann", prompt="begin", options=MemberOptions(auto_claim=False))
         await team.wait_quiescent()
         outcome = await team.shutdown("ann")
         assert (outcome.state, outcome.reason) == ("rejected", "not yet")
@@ -134,7 +134,7 @@ async def test_failing_model_ends_the_shutdown(autojump_clock: MockClock) -> Non
     script = _busy(call("task_claim", task_id=1), lambda _: fail(RuntimeError("out of order")))
     async with _team(script) as team:
         await team.tasks.create("work")
-        await team.spawn("ann", prompt="begin", auto_claim=False)
+        await team.spawn("ann", prompt="begin", options=MemberOptions(auto_claim=False))
         await team.wait_quiescent()
         assert await _seconds_to_stop(team) == ("stopped", 0.0)
         assert team.member("ann").status is MemberStatus.failed

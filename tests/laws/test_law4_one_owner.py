@@ -9,13 +9,13 @@ import trio
 from trio.testing import MockClock
 
 from protocols.lifecycle import MemberStatus
-from teams import ScriptedModel, TaskOptions, TeamOptions, open_team
+from teams import MemberOptions, ScriptedModel, TaskOptions, TeamOptions, open_team
 from teams.errors import ClaimLost, StaleLease
 from teams.events import TaskChanged
 from teams.models.base import ModelRequest
 from teams.models.script import Reply, blocked, call, fail, say, spoken
 from teams.state.request_commands import AnswerRequest
-from teams.testing.team import run_seeded, virtual_wall_clock
+from teams.testing.team import cancel_at_step, run_seeded, virtual_wall_clock
 
 AGENTS = 8
 
@@ -58,7 +58,7 @@ async def _all_grab_all() -> None:
             await team.tasks.create(f"task {number}")
         async with trio.open_nursery() as nursery:
             for number in range(AGENTS):
-                nursery.start_soon(lambda name: team.spawn(name, prompt="grab", auto_claim=False), f"mate{number}")
+                nursery.start_soon(lambda name: team.spawn(name, prompt="grab", options=MemberOptions(auto_claim=False)), f"mate{number}")
         await team.wait_quiescent()
         owners = [team.tasks.get(number).owner for number in range(1, AGENTS + 1)]
         assert len(set(owners)) == AGENTS
@@ -90,7 +90,9 @@ async def test_lease_of_a_living_owner_is_renewed(autojump_clock: MockClock) -> 
     """A turn that is ten leases long keeps its task."""
     release = trio.Event()
     model = ScriptedModel([blocked(release) + call("task_complete", task_id=1), "done"])
-    async with open_team(None, model=model, options=TeamOptions(tasks=TaskOptions(lease_seconds=10)), wall_clock=virtual_wall_clock) as team:
+    async with open_team(
+        None, model=model, options=TeamOptions(tasks=TaskOptions(lease_seconds=10)), wall_clock=virtual_wall_clock
+    ) as team:
         await team.spawn("ann")
         await team.tasks.create("long")
         await trio.sleep(100)
@@ -142,7 +144,7 @@ async def test_readiness_wakes_exactly_who_can_take_the_task(autojump_clock: Moc
     async with open_team(None, model=model, wall_clock=virtual_wall_clock) as team:
         for number in range(9):
             await team.spawn(f"plain{number}")
-        await team.spawn("painter", capabilities=["paint"])
+        await team.spawn("painter", options=MemberOptions(capabilities=("paint",)))
         await team.wait_quiescent()
         await team.tasks.create("fence", needs=["paint"])
         assert (await team.wait_quiescent()).completed == (1,)
@@ -180,6 +182,18 @@ async def test_owner_whose_task_was_taken_away_claims_again(autojump_clock: Mock
         await team.tasks.release(1, "somebody else's", by="ann")
         with trio.fail_after(10):
             assert (await team.tasks.wait(1)).result == "ann"
+
+
+async def test_task_wakes_no_more_sleepers_than_it_needs(autojump_clock: MockClock) -> None:
+    """One task among two hundred sleepers costs the steps of one of them, not of all."""
+    async with open_team(None, model=ScriptedModel(_worker), wall_clock=virtual_wall_clock) as team:
+        for number in range(200):
+            await team.spawn(f"mate{number}")
+        await team.wait_quiescent()
+        with cancel_at_step(None) as counter:
+            await team.tasks.create("work")
+            await team.wait_quiescent()
+        assert counter.steps < 150
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from teams import ScriptedModel, TeamOptions, open_team
+from teams import MemberOptions, ScriptedModel, TeamOptions, open_team
 from teams.models.base import ModelRequest
 from teams.models.script import Reply, call, say, spoken
 from teams.testing.team import StrictModel, virtual_wall_clock
@@ -67,7 +67,7 @@ async def test_next_life_without_news_makes_no_call(tmp_path: Path, script: obje
     model = StrictModel(ScriptedModel(script))  # type: ignore[arg-type]  # each is a script function
     async with open_team(root, model=model, options=PLAIN) as team:
         await team.tasks.create("work")
-        await team.spawn("ann", prompt="begin", auto_claim=False)
+        await team.spawn("ann", prompt="begin", options=MemberOptions(auto_claim=False))
         await team.wait_quiescent()
         if script is _stops:
             await team.shutdown("ann")
@@ -76,7 +76,7 @@ async def test_next_life_without_news_makes_no_call(tmp_path: Path, script: obje
     before = transcript_lines(copy if killed else root, "ann")
     silent = ScriptedModel(lambda _: "why?")
     async with open_team(copy if killed else root, model=silent, options=PLAIN) as team:
-        await team.spawn("ann", prompt="begin", auto_claim=False)
+        await team.spawn("ann", prompt="begin", options=MemberOptions(auto_claim=False))
         await team.wait_quiescent()
     assert not silent.calls
     assert transcript_lines(copy if killed else root, "ann") == before

@@ -9,7 +9,7 @@ import pytest
 from trio.testing import MockClock
 
 from compaction.transcript import ModelMessage
-from teams import ScriptedModel, open_team, tool
+from teams import MemberOptions, ScriptedModel, open_team, tool
 from teams.errors import InvalidName
 from teams.models.base import ModelRequest
 from teams.models.script import Reply, block_text, call, say, spoken
@@ -84,10 +84,10 @@ async def test_hostile_text_makes_no_second_envelope(autojump_clock: MockClock, 
     model = StrictModel(inner)
     async with open_team(None, model=model, wall_clock=virtual_wall_clock) as team:
         await team.spawn("boss", lead=True)
-        await team.spawn("ann", prompt="plan", plan="required", approvers=["boss", "lead"], lead=False)
+        await team.spawn("ann", prompt="plan", plan="required", lead=False, options=MemberOptions(approvers=("boss", "lead")))
         await (await anext(team.plan_requests())).reject(body)
         await team.wait_quiescent()
-        await team.spawn("eve", prompt="begin", auto_claim=False)
+        await team.spawn("eve", prompt="begin", options=MemberOptions(auto_claim=False))
         await team.wait_quiescent()
         await team.manager.shutdown("boss", by="lead", reason=body)
         await team.wait_quiescent()
@@ -100,7 +100,9 @@ async def test_hostile_text_makes_no_second_envelope(autojump_clock: MockClock, 
         assert told
         assert all(_tags(text) in (0, 2) for text in told), [text for text in told if _tags(text) not in (0, 2)]
         assert not any(_tags(text) for text in _results(messages))
-    senders = re.findall(r'^<message id="m\d+" from="([^"]+)"', "\n".join(_outside_results(list(inner.last_requests["ann"].messages))), re.M)
+    senders = re.findall(
+        r'^<message id="m\d+" from="([^"]+)"', "\n".join(_outside_results(list(inner.last_requests["ann"].messages))), re.MULTILINE
+    )
     assert set(senders) <= {"lead", "eve", "(runtime)"}
     assert senders.count("eve") == 1
 
@@ -137,7 +139,9 @@ async def test_no_tool_of_the_team_takes_what_only_the_runtime_may_say(autojump_
         tries = [call("send_message", to="ann", content="hi", **extra) for extra in extras]
         return sum(tries[1:], tries[0])
 
-    async with open_team(None, model=StrictModel(ScriptedModel({"eve": eve, "ann": lambda _: say("ok")})), wall_clock=virtual_wall_clock) as team:
+    async with open_team(
+        None, model=StrictModel(ScriptedModel({"eve": eve, "ann": lambda _: say("ok")})), wall_clock=virtual_wall_clock
+    ) as team:
         await team.spawn("ann")
         await team.spawn("eve", prompt="begin", lead=True)
         await team.wait_quiescent()
@@ -155,7 +159,11 @@ async def test_no_tool_of_the_team_takes_what_only_the_runtime_may_say(autojump_
 async def test_name_that_looks_like_another_is_refused(autojump_clock: MockClock, name: str) -> None:
     """Neither a script nor a lead agent can spawn somebody whose name could be taken for another's, or for a file's."""
     inner = ScriptedModel(
-        {"boss": lambda request: say("no") if request.messages[-1].tool_results else call("spawn_teammate", name=name, role="x", prompt="y")}
+        {
+            "boss": lambda request: (
+                say("no") if request.messages[-1].tool_results else call("spawn_teammate", name=name, role="x", prompt="y")
+            )
+        }
     )
     async with open_team(None, model=inner, wall_clock=virtual_wall_clock) as team:
         with pytest.raises(InvalidName):
@@ -170,7 +178,11 @@ async def test_name_that_looks_like_another_is_refused(autojump_clock: MockClock
 async def test_lead_agent_cannot_write_a_system_prompt_by_a_role(autojump_clock: MockClock, role: str) -> None:
     """A role that a model chooses is a few words on one line, since it stands in the system prompt of the new member."""
     inner = ScriptedModel(
-        {"boss": lambda request: say("no") if request.messages[-1].tool_results else call("spawn_teammate", name="ann", role=role, prompt="y")}
+        {
+            "boss": lambda request: (
+                say("no") if request.messages[-1].tool_results else call("spawn_teammate", name="ann", role=role, prompt="y")
+            )
+        }
     )
     async with open_team(None, model=inner, wall_clock=virtual_wall_clock) as team:
         await team.spawn("boss", prompt="begin", lead=True)

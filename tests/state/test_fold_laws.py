@@ -36,7 +36,9 @@ def through_json(state: TeamState) -> TeamState:
 @pytest.mark.parametrize("kind", [TaskWalk, MailWalk, RequestWalk])
 @walk_settings(max_examples=6)
 @given(data=walks, cut=st.floats(0, 1))
-def test_from_any_point_the_rest_of_the_log_leads_to_the_same_state(kind: type[TaskWalk | MailWalk | RequestWalk], data: bytes, cut: float) -> None:
+def test_from_any_point_the_rest_of_the_log_leads_to_the_same_state(
+    kind: type[TaskWalk | MailWalk | RequestWalk], data: bytes, cut: float
+) -> None:
     """A snapshot or a copy taken anywhere, with the records after it, is the state; and what happens to a copy happens to it alone."""
     walk: Walk = kind(data)
     walk.run()
@@ -73,6 +75,8 @@ def test_a_member_of_a_newer_version_is_read_without_what_is_not_known() -> None
     """Fields of a spec that this version does not know are left out, and the member is there."""
     state = TeamState()
     spec = {"name": "ann", "role": "r", "capabilities": ["dev"], "mood": "good"}
-    state.apply(Record(1, "2030-01-01T00:00:00.000000Z", "member.joined", {"spec": spec, "status": "spawning", "incarnation": 1, "host": "h"}))
+    state.apply(
+        Record(1, "2030-01-01T00:00:00.000000Z", "member.joined", {"spec": spec, "status": "spawning", "incarnation": 1, "host": "h"})
+    )
     assert state.roster.members["ann"].spec.capabilities == ("dev",)
     assert shown(through_json(state)) == shown(state)

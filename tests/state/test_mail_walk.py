@@ -118,7 +118,7 @@ class MailWalk:
 
     def commit_for_an_older_life(self) -> None:
         name = self.choices.pick(NAMES)
-        if name in self.boxes and self.boxes[name]:
+        if self.boxes.get(name):
             with pytest.raises(HostConflict):
                 self.desk.do(CommitMail(name, tuple(self.boxes[name]), self.desk.incarnation(name) - 1))
 

@@ -228,9 +228,7 @@ class RequestWalk:
             assert member.approved_plan == self.gates[name], "the gate is open exactly while an approval stands"
             assert member.plan_request == (plan.id if plan.state in ("submitted", "rejected") else None)
             assert (member.status is not MemberStatus.awaiting_plan_approval) or plan.state == "submitted"
-            assert {member.plan_request, member.shutdown_request} - {None} == {
-                request.id for request in state.requests.open(subject=name)
-            }
+            assert {member.plan_request, member.shutdown_request} - {None} == {request.id for request in state.requests.open(subject=name)}
             assert member.live or not state.requests.open(subject=name), "a member that has ended owes no answer"
         for request in state.requests.open():
             assert request.deadline_event is None or request.deadline is not None, "every request that waits has a deadline"
@@ -252,5 +250,3 @@ class RequestWalk:
 def test_every_request_comes_to_its_one_outcome(data: bytes) -> None:
     """Whatever the order of plans, answers, deadlines and ends: one decision per revision, no gate without an approval, nothing left open."""
     RequestWalk(data).run()
-
-

@@ -234,18 +234,23 @@ class TaskWalk:
         assert sorted(self.desk.do(ExpireLeases())) == sorted(node.id for node in due)
         for node in due:
             self.oracle.free(node.id)
-        given_up = [node.id for node in due if node.attempts >= node.max_attempts]
-        for task_id in given_up:
+        self.give_up([node.id for node in due if node.attempts >= node.max_attempts])
+
+    def give_up(self, task_ids: list[int]) -> None:
+        for task_id in task_ids:
+            assert self.oracle.nodes[task_id].attempts >= self.oracle.nodes[task_id].max_attempts
             self.oracle.end(task_id, FAILED)
-        self.oracle.fall(given_up, self.seen())
+        self.oracle.fall(task_ids, self.seen())
 
     def leave_or_return(self) -> None:
         worker = self.oracle.workers[self.choices.pick(NAMES)]
         if worker.live:
-            held = self.oracle.owned(worker.name)
-            assert sorted(self.desk.leave(worker.name, self.choices.pick(ENDS))) == held
+            held, event = self.oracle.owned(worker.name), self.choices.pick(ENDS)
+            assert sorted(self.desk.leave(worker.name, event)) == held
             for task_id in held:
                 self.oracle.free(task_id)
+            if event is not MemberEvent.exited:  # an owner that dies may use up the attempts of its task
+                self.give_up([task_id for task_id in held if self.seen()[task_id] is FAILED])
         else:
             self.desk.join(worker.name, capabilities=tuple(sorted(worker.capabilities)), task_limit=worker.limit)
         worker.live = not worker.live

@@ -347,7 +347,7 @@ def test_a_stale_owner_can_change_nothing(desk: Desk) -> None:
         FinishTask(task, TaskEvent.fail, "no", by="ann"),
         ReleaseTask(task, "no", fence=old.fence),
     ):
-        with pytest.raises(StaleLease, match=r"it is owned by 'ben' now; claim it again first"):
+        with pytest.raises(StaleLease, match=r"it is owned by 'ben' now"):
             desk.do(command)
     with pytest.raises(UsageError, match=r"show the fence of your claim, or say by whom"):
         desk.do(FinishTask(task, TaskEvent.complete))
@@ -390,6 +390,28 @@ def test_a_task_that_was_given_up_too_often_fails_and_says_how_often(desk: Desk)
         desk.do(ExpireLeases())
     assert statuses(desk, task, behind) == ["failed", "failed"]
     assert desk.task(task).reason == "given up after 2 attempts: the lease of 'ann' ended"
+
+
+@pytest.mark.parametrize("event", [MemberEvent.crashed, MemberEvent.lost])
+def test_a_task_whose_owners_die_of_it_fails_in_the_end(desk: Desk, event: MemberEvent) -> None:
+    """Each owner that dies uses up an attempt, so a task that kills whoever takes it does not go round for ever."""
+    task = create(desk, max_attempts=2)
+    for _ in range(2):
+        claim(desk, task, "ben")
+        desk.leave("ben", event)
+        desk.join("ben")
+    assert statuses(desk, task) == ["failed"]
+
+
+def test_a_task_that_is_handed_back_does_not_fail_of_it(desk: Desk) -> None:
+    """Members that shut down in order hand their tasks back as often as they like, and so do those that release them."""
+    task = create(desk, max_attempts=1)
+    for _ in range(3):
+        claim(desk, task, "ben")
+        desk.leave("ben")
+        desk.join("ben")
+        desk.do(ReleaseTask(task, "not now", fence=claim(desk, task).fence))
+    assert statuses(desk, task) == ["pending"]
 
 
 # -- words -------------------------------------------------------------------------

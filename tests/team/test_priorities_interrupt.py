@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock
 
 from teams import ScriptedModel, Team, TeamOptions, open_team, tool
@@ -92,31 +93,35 @@ async def test_urgent_mail_cuts_a_running_model_call_short(autojump_clock: MockC
     assert not model.refused
 
 
-async def _urgent_after(checkpoints: int) -> None:
-    gate = Gate()
+async def _urgent_while_the_reply_comes(checkpoints: int) -> None:
+    gate, reply = Gate(), trio.Event()
 
     def script(request: ModelRequest) -> Reply:
         if any("stop" in spoken(message) for message in request.messages):
             return say("done")
-        return call("stand") if len(request.messages) == 1 else blocked(trio.Event()) + say("never")
+        return blocked(reply) + call("stand")
 
     model = StrictModel(ScriptedModel(script))
-    async with open_team(None, model=model, wall_clock=virtual_wall_clock) as team:
+    async with open_team(None, model=model, wall_clock=virtual_wall_clock) as team, trio.open_nursery() as nursery:
         await team.spawn("ann", prompt="begin", tools=[gate.tool])
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(lambda: team.send("ann", "stop", priority="now"))
         for _ in range(checkpoints):
             await trio.lowlevel.checkpoint()
-        await team.send("ann", "stop", priority="now")
+        reply.set()
         with trio.fail_after(5):
             await team.wait_quiescent()
+            while team.state.mail.sent < 2 or team.state.mail.box("ann"):
+                await trio.sleep(0.1)
         assert gate.ended == 0
     assert not model.refused
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(5))
 def test_urgent_mail_interrupts_at_whatever_step_it_comes(seed: int) -> None:
     """Between reply and tools, or while the transcript is synced, urgent mail is not left lying until a long call ends."""
-    for checkpoints in range(24):
-        run_seeded(_urgent_after, checkpoints, seed=seed)
+    for checkpoints in range(10):
+        run_seeded(_urgent_while_the_reply_comes, checkpoints, seed=seed)
 
 
 async def test_urgent_mail_interrupts_a_shell_and_its_children(tmp_path: Path) -> None:

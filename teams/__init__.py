@@ -79,9 +79,8 @@ _HOMES = {
     "ScriptedModel": "models.scripted",
     **dict.fromkeys(("TeamClient", "connect_team"), "client"),
     "open_team": "opening",
-    **dict.fromkeys(
-        ("AgentOptions", "BusOptions", "MemberOptions", "PlanOptions", "ShutdownOptions", "TaskOptions", "TeamOptions"), "options"
-    ),
+    **dict.fromkeys(("AgentOptions", "BusOptions", "MemberOptions", "PlanOptions"), "options"),
+    **dict.fromkeys(("ShutdownOptions", "TaskOptions", "TeamOptions"), "options"),
     "Task": "state.tasks",
     "TaskGraph": "task_graph",
     "TaskManager": "tasks",

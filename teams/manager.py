@@ -63,6 +63,7 @@ class TeammateManager:
         self._to_start: deque[Teammate] = deque()
         self._spawning = 0
         self._lot = trio.lowlevel.ParkingLot()
+        self._made = trio.lowlevel.ParkingLot()
         self._deadline = trio.CancelScope()
         self._leases_timed = False
         services.engine.listen(self._note)
@@ -85,10 +86,11 @@ class TeammateManager:
                 self._mates[spec.name] = Teammate(self._services, spec, incarnation, dispatcher, self._awake)
                 self._to_start.append(self._mates[spec.name])
                 self._lot.unpark()
+                self._made.unpark_all()
         finally:
             self._spawning -= 1
         while (mate := self._mates.get(spec.name)) is None or mate.incarnation < incarnation:
-            await trio.lowlevel.checkpoint()  # whoever joined it has its answer too, and its next step makes the mate
+            await self._made.park()  # whoever joined it has its answer too, and makes it in its next step
         await mate.ready.wait()
         if mate.failure is not None and not mate.came_up:
             raise MemberStateError(spec.name, status=f"failed: {mate.failure}", operation="spawn", legal=["spawn it again"])

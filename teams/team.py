@@ -91,7 +91,7 @@ class Team:
             raise ValueError(f"plan must be 'none' or 'required', not {plan!r}")
         team, model = self._services.options, options.model
         if model is not None:
-            self._services.models[model.name] = model
+            self._services.models[name] = model
         approvers = (team.lead, team.person) if options.approvers is None else options.approvers
         spec = MemberSpec(
             name=name,

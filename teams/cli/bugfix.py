@@ -136,7 +136,7 @@ async def _lead(team: Team, story: Story) -> None:
 def _objections(plan: "Plan") -> list[str]:
     """Say what must change in a plan: it stays in the sources, and it ends with proof."""
     problems: list[str] = []
-    if False:
+    if not plan.touches_only(SOURCES):
         problems.append(f"Touch only {SOURCES}/: the tests say what is right.")
     if not any("run" in step.lower() and "test" in step.lower() for step in plan.steps):
         problems.append("Add a last step that runs the failing tests again.")

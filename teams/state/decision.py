@@ -17,11 +17,12 @@ ResultT_co = TypeVar("ResultT_co", covariant=True)
 class Draft:
     """The records of one command in the making; ids follow from the state, so a second decision gives the same or later ones."""
 
-    __slots__ = ("_mails", "_requests", "now", "records", "state")
+    __slots__ = ("_mails", "_requests", "fallen", "now", "records", "state")
 
     def __init__(self, state: TeamState, now: float) -> None:
         self.state, self.now = state, now
         self.records: list[tuple[str, dict[str, Any]]] = []
+        self.fallen: set[int] = set()  # tasks that this command brings down; the state does not know it yet
         self._mails = self._requests = 0
 
     def add(self, kind: str, fields: dict[str, Any]) -> None:

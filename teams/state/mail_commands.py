@@ -23,7 +23,7 @@ class SendMail:
             state.roster.get(mail.sender, operation="send as")
         repeated = state.mail.repeated(mail.sender, mail.key)
         if repeated is not None:
-            return repeated
+            return repeated[0]
         for name in mail.recipients:
             member = members.get(name) or state.roster.get(name, operation="send to")
             if name == mail.sender:
@@ -50,9 +50,11 @@ class Broadcast:
         state = draft.state
         state.roster.get(self.sender, operation="broadcast as")
         repeated = state.mail.repeated(self.sender, self.key)
+        if repeated is not None:
+            return repeated
         recipients = tuple(member.name for member in state.roster.live() if member.name != self.sender)
-        if repeated is not None or not recipients:
-            return repeated or "", recipients
+        if not recipients:
+            return "", ()
         state.mail.check_quota(recipients, self.quota)
         mail = OutgoingMail(
             type="broadcast",

@@ -140,14 +140,14 @@ class Mailboxes:
     def __init__(self) -> None:
         self.unread: dict[str, dict[str, Mail]] = {}
         self.sent = 0
-        self._keys: dict[tuple[str, str], str] = {}
+        self._keys: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
 
     def next_id(self) -> str:
         """Return the id that the next message gets."""
         return f"m{self.sent + 1}"
 
-    def repeated(self, sender: str, key: str | None) -> str | None:
-        """Return the id under which this sender already stored a message with this idempotency key."""
+    def repeated(self, sender: str, key: str | None) -> tuple[str, tuple[str, ...]] | None:
+        """Return the id under which this sender already stored a message with this idempotency key, and to whom it went."""
         return None if key is None else self._keys.get((sender, key))
 
     def box(self, member: str) -> Mapping[str, Mail]:
@@ -179,7 +179,7 @@ class Mailboxes:
             box[message_id] = mail
         if "key" in fields:
             keys = self._keys
-            keys[fields["from"], fields["key"]] = message_id
+            keys[fields["from"], fields["key"]] = message_id, mail.recipients
             if len(keys) > KEPT_IDEMPOTENCY_KEYS:
                 del keys[next(iter(keys))]
 
@@ -210,7 +210,7 @@ class Mailboxes:
             "sent": self.sent,
             "mail": [{"at": mail.at, **mail.fields} for mail in mails.values()],
             "boxes": {name: list(box) for name, box in self.unread.items()},
-            "keys": [[*pair, message_id] for pair, message_id in self._keys.items()],
+            "keys": [[*pair, message_id, recipients] for pair, (message_id, recipients) in self._keys.items()],
         }
 
     @classmethod
@@ -220,5 +220,5 @@ class Mailboxes:
         boxes.sent = data["sent"]
         mails = {fields["id"]: Mail(fields.pop("at"), fields) for fields in map(dict, data["mail"])}
         boxes.unread = {name: {message_id: mails[message_id] for message_id in ids} for name, ids in data["boxes"].items()}
-        boxes._keys = {(sender, key): message_id for sender, key, message_id in data["keys"]}
+        boxes._keys = {(sender, key): (message_id, tuple(recipients)) for sender, key, message_id, recipients in data["keys"]}
         return boxes

@@ -166,7 +166,7 @@ class Roster:
             before.joined_at if before else at,
             at,
             plan_request=before.plan_request if before else None,
-            approved_plan=before.approved_plan if before else None,
+            approved_plan=before.approved_plan if before and before.spec == spec else None,  # it was given for that job
             shutdown_request=before.shutdown_request if before else None,
         )
         self._folded[spec.name.casefold()] = spec.name

@@ -103,7 +103,9 @@ class ChangeStatus:
             return ()
         withdraw_plan(draft, member)
         close_shutdown(draft, member)
-        return hand_back(draft, self.name, self.reason or self.event.value)
+        # A task may be what its owner died of: then the attempt counts, and too many are enough.
+        event = TaskEvent.release if self.event is MemberEvent.exited else TaskEvent.lease_expired
+        return hand_back(draft, self.name, self.reason or self.event.value, event)
 
 
 @dataclass(slots=True)
@@ -147,12 +149,12 @@ def _move(draft: Draft, member: Member, event: MemberEvent) -> None:
     draft.add("member.status", {"name": member.name, "status": step_member(member, event), "incarnation": member.incarnation})
 
 
-def hand_back(draft: Draft, name: str, reason: str) -> tuple[int, ...]:
+def hand_back(draft: Draft, name: str, reason: str, event: TaskEvent) -> tuple[int, ...]:
     """Release every task that the member owns."""
     tasks = draft.state.tasks
     held = tuple(tasks.owned.get(name, ()))
     for task_id in held:
-        release(draft, tasks.by_id[task_id], f"{name!r} ended: {reason}", TaskEvent.release)
+        release(draft, tasks.by_id[task_id], f"{name!r} ended: {reason}", event)
     return held
 
 

@@ -9,11 +9,12 @@ from protocols.task_status import TASK_STATUS, BlockerPolicy, TaskEvent, TaskSta
 from teams.errors import ClaimLost, StaleLease, TaskGraphError, TaskStateError, UsageError
 from teams.state.decision import Draft
 from teams.state.roster import Member
-from teams.state.tasks import Task
+from teams.state.tasks import Task, Tasks
 
 SUBJECT_LIMIT = 500
 TEXT_LIMIT = 100_000
 _OVER = (TaskStatus.failed, TaskStatus.cancelled)
+_HEEDING = (BlockerPolicy.fail, BlockerPolicy.skip)
 
 
 class Claim(NamedTuple):
@@ -230,18 +231,18 @@ class RetryTask:
         tasks = draft.state.tasks
         task = tasks.get(self.task_id, operation="retry")
         status = step(task, TaskEvent.retry, "retry")
-        for blocker, policy in tasks.blockers.get(task.id, {}).items():
-            if policy is BlockerPolicy.fail and tasks.by_id[blocker].status in _OVER:
-                raise TaskGraphError(
-                    f"cannot retry task {task.id}: its blocker {blocker} is {tasks.by_id[blocker].status.value}; retry that one first"
-                )
+        holding = _holding_down(tasks, task.id)
+        if holding:
+            blocker = tasks.by_id[min(holding)]
+            raise TaskGraphError(f"cannot retry task {task.id}: its blocker {blocker.id} is {blocker.status.value}; retry that one first")
         draft.add("task.changed", {"id": task.id, "status": status, "fence": task.fence + 1})
         revived = {task.id}
         queue = [task.id]
         while queue:
             for dependent_id in tasks.dependents.get(queue.pop(), ()):
                 dependent = tasks.by_id[dependent_id]
-                if dependent.status is TaskStatus.failed and dependent.because_of in revived and dependent_id not in revived:
+                falls_with_it = dependent.status is TaskStatus.failed and dependent.because_of is not None
+                if falls_with_it and dependent_id not in revived and _holding_down(tasks, dependent_id) <= revived:
                     revived.add(dependent_id)
                     queue.append(dependent_id)
                     draft.add("task.changed", {"id": dependent_id, "status": step(dependent, TaskEvent.retry, "retry")})
@@ -344,7 +345,8 @@ def check_right(task: Task, operation: str, *, by: str | None, fence: int | None
 def cascade(draft: Draft, task_id: int) -> None:
     """Let the pending dependents of a task that will not complete fail or be cancelled, as their edges say, and theirs in turn."""
     tasks = draft.state.tasks
-    fallen = {task_id}
+    fallen = draft.fallen
+    fallen.add(task_id)
     queue = [task_id]
     while queue:
         cause = queue.pop()
@@ -364,6 +366,12 @@ def cascade(draft: Draft, task_id: int) -> None:
             draft.add("task.changed", fields)
 
 
+def _holding_down(tasks: Tasks, task_id: int) -> set[int]:
+    """Return the fallen blockers under which the task could not stand."""
+    edges = tasks.blockers.get(task_id, {}).items()
+    return {blocker for blocker, policy in edges if policy in _HEEDING and tasks.by_id[blocker].status in _OVER}
+
+
 def _check_edge(draft: Draft, task_id: int, blocker: int, policy: BlockerPolicy) -> None:
     if blocker == task_id:
         raise TaskGraphError(f"cannot make task {task_id} wait for itself", cycle=(task_id, task_id))
@@ -372,7 +380,7 @@ def _check_edge(draft: Draft, task_id: int, blocker: int, policy: BlockerPolicy)
         raise TaskGraphError(
             f"cannot make task {task_id} wait for task {blocker}: no such task; ids run from 1 to {draft.state.tasks.highest}"
         )
-    if known.status in _OVER and policy in (BlockerPolicy.fail, BlockerPolicy.skip):
+    if known.status in _OVER and policy in _HEEDING:
         raise TaskGraphError(
             f"cannot make task {task_id} wait for task {blocker}: it is {known.status.value}; retry it first, or use policy run or wait"
         )

@@ -150,8 +150,10 @@ class Tasks:
         was_ready = self.is_ready(task)
         self.blockers.setdefault(task.id, {})
         self._link(task.id, fields["blocker"], BlockerPolicy(fields["policy"]))
-        if was_ready and self.open_blockers.get(task.id):
+        if was_ready and not self.is_ready(task):
             self._leave_ready(task)
+        elif self.is_ready(task) and not was_ready:  # a softer policy for an edge that was there
+            self._enter_ready(task)
         self.by_id[task.id] = task._replace(updated_at=at)
 
     def apply_changed(self, at: str, fields: Mapping[str, Any]) -> None:

@@ -17,7 +17,9 @@ from compaction.validity import problems
 from teams.errors import InvalidRequest
 from teams.models.base import Model, ModelReply, ModelRequest, OnText
 from teams.models.wire_body import request_body
+from teams.team import Team
 from teams.testing.wire_rules import refusal
+from teams.topics import ANYTHING
 
 ResultT = TypeVar("ResultT")
 EPOCH_SECONDS = 1_000_000_000.0
@@ -54,6 +56,14 @@ def _seeded_scheduling(seed: int) -> Generator[None]:
     finally:
         setattr(_run, SWITCH, before)
         order.setstate(state)
+
+
+async def wait_for(team: Team, condition: Callable[[], object]) -> None:
+    """Wait until the condition holds; it is asked again after every change in the team.
+
+    Checkpoints: always.
+    """
+    await team._services.engine.wait_until(ANYTHING, lambda: True if condition() else None)  # noqa: SLF001  # built with the team
 
 
 class StepCounter(trio.abc.Instrument):

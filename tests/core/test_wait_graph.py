@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from contextlib import ExitStack
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -23,7 +24,7 @@ def test_a_circle_of_any_length_is_named_as_it_runs(length: int) -> None:
     graph = depends()
     with ExitStack() as stack:
         stack.enter_context(graph.waiting("beside", "w0"))
-        for waiter, target in zip(names[1:], [*names[2:], names[0]], strict=True):
+        for waiter, target in pairwise([*names[1:], names[0]]):
             stack.enter_context(graph.waiting(waiter, target))
         with pytest.raises(WaitCycle) as refused, graph.waiting("w0", names[1 % length]):
             pass
@@ -98,7 +99,7 @@ def test_waits_are_refused_exactly_when_they_would_close_a_circle(pairs: list[tu
                     pass
                 cycle = refused.value.cycle
                 assert (cycle[0], cycle[1 % len(cycle)]) == (waiter, target)
-                for here, there in zip(cycle[1:], [*cycle[2:], cycle[0]], strict=True):
+                for here, there in pairwise([*cycle[1:], cycle[0]]):
                     assert there in edges[here]
             else:
                 stack.enter_context(graph.waiting(waiter, target))

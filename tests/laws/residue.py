@@ -31,6 +31,12 @@ def residue(marker: str = "") -> Residue:
     return Residue(tasks, threads, frozenset(_descriptors()), frozenset(_children(marker)))
 
 
+async def wait_for_file(path: Path) -> None:
+    """Wait until a process has made a file."""
+    while not path.exists():  # noqa: ASYNC110  # another process cannot set an event
+        await trio.sleep(0.01)
+
+
 def _descriptors() -> list[str]:
     found: list[str] = []
     for name in os.listdir("/proc/self/fd"):

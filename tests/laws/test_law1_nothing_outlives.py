@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from teams import MemberOptions, ScriptedModel, ShutdownOptions, Team, TeamOptio
 from teams.models.base import ModelRequest
 from teams.models.script import Reply, blocked, call, say
 from teams.testing.team import cancel_at_step, virtual_wall_clock
-from tests.laws.residue import NOTHING, residue
+from tests.laws.residue import NOTHING, residue, wait_for_file
 
 QUICK = TeamOptions(shutdown=ShutdownOptions(answer_seconds=0.2, drain_seconds=0.2, cancel_seconds=0.2), view_interval_seconds=0.01)
 
@@ -28,11 +29,12 @@ class Activity:
     """What runs in a team when its owner leaves; `begun` is set once it does."""
 
     def __init__(self, kind: str) -> None:
-        self.kind, self.begun, self.never = kind, trio.Event(), trio.Event()
+        self.kind, self.begun, self.called, self.never = kind, trio.Event(), trio.Event(), trio.Event()
         self.marker = f"7{secrets.randbelow(10**9):09d}"
         self.model = ScriptedModel({"busy": self._busy, "*": self._other})
 
     def _busy(self, request: ModelRequest) -> Reply:
+        self.called.set()
         if len(request.messages) > 1:
             return blocked(self.never) + say("over")
         match self.kind:
@@ -60,11 +62,9 @@ class Activity:
         if self.kind == "ask":
             nursery.start_soon(team.bus.ask, "lead", "busy", "and?")
         if self.kind == "process":
-            while not (workdir / "up").exists():
-                await trio.sleep(0.01)
+            await wait_for_file(workdir / "up")
         elif self.kind in ("wait", "shutdown"):
-            while self.model.calls.get("busy") != 1:
-                await trio.sleep(0.01)
+            await self.called.wait()
             await trio.testing.wait_all_tasks_blocked(0.01)
         else:
             await self.begun.wait()
@@ -75,9 +75,11 @@ Leave = Callable[[trio.CancelScope], Awaitable[None]]
 
 async def _return(scope: trio.CancelScope) -> None:
     del scope
+    await trio.lowlevel.checkpoint()
 
 
 async def _raise(scope: trio.CancelScope) -> None:
+    await trio.lowlevel.checkpoint()
     raise LeavingError
 
 
@@ -171,11 +173,8 @@ async def test_interrupt_key_ends_a_team_at_once(tmp_path: Path) -> None:
     marker = str(secrets.randbelow(10**9))
     program = [sys.executable, "-c", INTERRUPTED_PROGRAM, str(tmp_path), marker]
     async with trio.open_nursery() as nursery:
-        process: trio.Process = await nursery.start(
-            lambda task_status: trio.run_process(
-                program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False, task_status=task_status
-            )
-        )
+        quiet = partial(trio.run_process, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+        process: trio.Process = await nursery.start(quiet, program)
         assert process.stdout is not None
         assert (await process.stdout.receive_some(100)).startswith(b"running")
         process.send_signal(signal.SIGINT)

@@ -29,6 +29,7 @@ class Effects:
         @tool(effect="writes")
         async def deploy(context: ToolContext) -> str:
             """Deploy."""
+            await trio.lowlevel.checkpoint()
             self.ran.append(context.call_id)
             if self._disk is not None:
                 self._disk.copy("while a tool runs")
@@ -84,7 +85,7 @@ async def _reopen(copy: Path) -> Effects:
 
 
 async def test_mail_is_injected_exactly_once_whenever_the_machine_stops(tmp_path: Path) -> None:
-    """Reopened from the disk of any moment, every stored message is in the transcript exactly once, and none that send returned for is gone."""
+    """From the disk of any moment, every stored message enters the transcript exactly once, and none that send returned for is gone."""
     disk = Disk(tmp_path / "team", tmp_path / "copies")
     returned = await _live_once(disk)
     kinds = {point.partition(" ")[0] for point, _ in disk.points}
@@ -165,7 +166,7 @@ async def _next_life(team: Team, before_fence: int, effects: Effects) -> None:
 
 
 async def test_next_life_goes_on_where_the_last_one_was_killed(tmp_path: Path) -> None:
-    """After a kill a member has its transcript, task with its fence, approved plan, notes and spending; an open plan can still be decided."""
+    """After a kill a member has its transcript, task, approved plan, notes and spending; an open plan can still be decided."""
     disk = Disk(tmp_path / "team", tmp_path / "copies")
     await _until_killed(disk.root, disk)
     copy = disk.points[-1][1]

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -22,7 +23,9 @@ from teams.testing.team import StrictModel
 def answer(request):
     other = "ben" if request.agent == "ann" else "ann"
     newest = request.messages[-1]
-    return say("read") if newest.tool_results else call("send_message", to=other, content=f"from {request.agent} at {len(request.messages)}")
+    if newest.tool_results:
+        return say("read")
+    return call("send_message", to=other, content=f"from {request.agent} at {len(request.messages)}")
 
 async def main():
     async with open_team(sys.argv[1], model=StrictModel(ScriptedModel(answer)), options=TeamOptions(view_interval_seconds=0.01)) as team:
@@ -43,9 +46,7 @@ async def _run_and_kill(directory: Path, number: int, seconds: float) -> list[st
     program = [sys.executable, "-c", PROGRAM, str(directory), str(number)]
     said = bytearray()
     async with trio.open_nursery() as nursery:
-        process: trio.Process = await nursery.start(
-            lambda task_status: trio.run_process(program, stdout=subprocess.PIPE, check=False, task_status=task_status)
-        )
+        process: trio.Process = await nursery.start(partial(trio.run_process, program, stdout=subprocess.PIPE, check=False))
         assert process.stdout is not None
         said += await process.stdout.receive_some()
         with trio.move_on_after(seconds):

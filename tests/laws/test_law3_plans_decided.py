@@ -1,6 +1,6 @@
 """Law 3 for plans: every plan is decided, by who was asked or by its deadline, once, and for good."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -13,7 +13,7 @@ from teams import PlanOptions, ScriptedModel, Team, TeamOptions, open_team, tool
 from teams.errors import UsageError
 from teams.models.base import ModelRequest
 from teams.models.script import Reply, call, say, spoken
-from teams.testing.team import StrictModel, virtual_wall_clock
+from teams.testing.team import StrictModel, virtual_wall_clock, wait_for
 
 WRITTEN: list[str] = []
 
@@ -21,6 +21,7 @@ WRITTEN: list[str] = []
 @tool(effect="writes")
 async def deploy() -> str:
     """Deploy."""
+    await trio.lowlevel.checkpoint()
     WRITTEN.append("deployed")
     return "deployed"
 
@@ -32,14 +33,17 @@ def _planner(request: ModelRequest) -> Reply:
     return call("submit_plan", summary="s", steps=["one"]) if "begin" in newest else say("I wait")
 
 
+def _approved(team: Team) -> str | None:
+    return team.state.roster.members["ann"].approved_plan
+
+
 @asynccontextmanager
-async def _planned(options: PlanOptions) -> AsyncIterator[Team]:
+async def _planned(options: PlanOptions) -> AsyncGenerator[Team]:
     WRITTEN.clear()
     model = StrictModel(ScriptedModel(_planner))
     async with open_team(None, model=model, options=TeamOptions(plans=options), wall_clock=virtual_wall_clock) as team:
         await team.spawn("ann", prompt="begin", plan="required", tools=[deploy])
-        while not team.protocols.get_pending_approvals():
-            await trio.sleep(0.001)
+        await wait_for(team, team.protocols.get_pending_approvals)
         yield team
         assert not model.refused
 
@@ -97,9 +101,9 @@ async def test_decision_on_an_old_revision_does_not_touch_the_new_one(autojump_c
         assert (old.revision, new.revision) == (1, 2)
         with pytest.raises(AlreadyDecided, match="rejected"):
             await old.approve()
-        assert team.state.roster.members["ann"].approved_plan is None
+        assert _approved(team) is None
         await new.approve()
-        assert team.state.roster.members["ann"].approved_plan == "r1"
+        assert _approved(team) == "r1"
     assert not model.refused
 
 
@@ -115,7 +119,10 @@ async def test_revisions_are_bounded_and_the_author_is_told(autojump_clock: Mock
     options = TeamOptions(plans=PlanOptions(max_revisions=3))
     async with open_team(None, model=StrictModel(model), options=options, wall_clock=virtual_wall_clock) as team:
         await team.spawn("ann", prompt="begin", plan="required")
-        seen = [request.revision async for request in team.plan_requests() if await request.reject("no")]
+        seen: list[int] = []
+        async for request in team.plan_requests():
+            seen.append(request.revision)
+            await request.reject("no")
         assert seen == [1, 2, 3]
         last = spoken(model.last_requests["ann"].messages[-1])
         assert "3 are allowed" in last

@@ -1,7 +1,7 @@
 """Law 3: every shutdown reaches its outcome within the grace, and needs no turn of a model to end."""
 
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from teams import MemberOptions, ScriptedModel, ShutdownOptions, Team, TeamOptio
 from teams.models.base import ModelRequest
 from teams.models.script import Reply, blocked, call, fail, say, spoken
 from teams.state.request_commands import RequestShutdown
-from teams.testing.team import StrictModel, run_seeded, virtual_wall_clock
+from teams.testing.team import StrictModel, run_seeded, virtual_wall_clock, wait_for
 
 GRACE = ShutdownOptions()
 Script = Callable[[ModelRequest], Reply]
@@ -23,12 +23,12 @@ Script = Callable[[ModelRequest], Reply]
 @tool(effect="reads", time_limited=False)
 async def hang() -> str:
     """Never return."""
-    await trio.sleep_forever()
+    await trio.Event().wait()
     return ""
 
 
 @asynccontextmanager
-async def _team(script: Script, *, options: TeamOptions | None = None) -> AsyncIterator[Team]:
+async def _team(script: Script, *, options: TeamOptions | None = None) -> AsyncGenerator[Team]:
     model = StrictModel(ScriptedModel(script))
     async with open_team(None, model=model, options=options or TeamOptions(), wall_clock=virtual_wall_clock) as team:
         yield team
@@ -239,7 +239,7 @@ async def test_cancelling_that_a_dead_process_had_begun_is_ended(tmp_path: Path)
     async def cling() -> str:
         """Take the cancellation badly, for as long as the copy is made."""
         try:
-            await trio.sleep_forever()
+            await trio.Event().wait()
         finally:
             with trio.CancelScope(shield=True):
                 await stuck.wait()
@@ -247,8 +247,7 @@ async def test_cancelling_that_a_dead_process_had_begun_is_ended(tmp_path: Path)
 
     async with open_team(root, model=ScriptedModel(lambda _: call("cling")), options=options) as team:
         await team.spawn("ann", prompt="begin", tools=[cling])
-        while team.member("ann").status is not MemberStatus.working:
-            await trio.sleep(0.01)
+        await wait_for(team, lambda: team.member("ann").status is MemberStatus.working)
         await trio.testing.wait_all_tasks_blocked(0.02)
         await team._services.engine.submit(RequestShutdown("ann", "lead", 30.0, "", force=True))
         shutil.copytree(root, copy)

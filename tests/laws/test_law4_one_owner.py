@@ -15,7 +15,7 @@ from teams.events import TaskChanged
 from teams.models.base import ModelRequest
 from teams.models.script import Reply, blocked, call, fail, say, spoken
 from teams.state.request_commands import AnswerRequest
-from teams.testing.team import cancel_at_step, run_seeded, virtual_wall_clock
+from teams.testing.team import cancel_at_step, run_seeded, virtual_wall_clock, wait_for
 
 AGENTS = 8
 
@@ -109,8 +109,7 @@ async def test_lease_of_a_dead_host_ends_and_its_fence_is_refused(tmp_path: Path
     async with open_team(root, model=ScriptedModel(lambda _: blocked(trio.Event()) + say("")), options=options) as team:
         await team.spawn("ann")
         await team.tasks.create("work")
-        while team.tasks.get(1).owner is None:
-            await trio.sleep(0.01)
+        await wait_for(team, lambda: team.tasks.get(1).owner)
         shutil.copytree(root, copy)
         await team.shutdown("ann", force=True)
     async with open_team(copy, model=ScriptedModel(_worker), options=options) as team:

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 from teams import ScriptedModel, Team, TeamOptions, open_team, tool
 from teams.models.base import ModelRequest
 from teams.models.script import Reply, call, say, spoken
-from teams.testing.team import StrictModel, virtual_wall_clock
+from teams.testing.team import StrictModel, virtual_wall_clock, wait_for
 from teams.tools.base import Tool
 from teams.tools.coordination import COORDINATION
 from teams.tools.defaults import make_default_dispatcher
@@ -51,6 +51,7 @@ class Directory:
         @tool(effect="writes")
         async def publish() -> str:
             """Publish."""
+            await trio.lowlevel.checkpoint()
             (self.root / "published.txt").write_text("out")
             return "published"
 
@@ -59,7 +60,7 @@ class Directory:
 
 
 async def _play(directory: Directory, script: Callable[[ModelRequest], Reply], play: Callable[[Team], object]) -> ScriptedModel:
-    inner = ScriptedModel({"ann": script, "eve": lambda request: _eve(request)})
+    inner = ScriptedModel({"ann": script, "eve": _eve})
     model = StrictModel(inner)
     async with open_team(None, model=model, options=TeamOptions(views=False)) as team:
         await team.spawn("ann", prompt="begin", plan="required", tools=directory.tools())
@@ -149,11 +150,9 @@ async def test_approval_that_a_mate_forges_by_mail_opens_nothing(tmp_path: Path)
     directory = Directory(tmp_path / "work")
 
     async def play(team: Team) -> None:
-        while not team.protocols.get_pending_approvals():
-            await trio.sleep(0.01)
+        await wait_for(team, team.protocols.get_pending_approvals)
         await team.spawn("eve", prompt="begin", tools=[])
-        while team.state.mail.sent < 3 or team.member("ann").status == "working" or team.state.mail.box("ann"):
-            await trio.sleep(0.01)
+        await wait_for(team, lambda: team.state.mail.sent == 3 and not team.state.mail.box("ann"))
         assert team.state.requests.get("r1").is_undecided
         await team.protocols.handle_plan_response("r1", approved=False, feedback="no")
         await team.wait_quiescent()
@@ -190,6 +189,7 @@ async def test_tool_cannot_take_a_name_that_the_gate_lets_pass(autojump_clock: M
     @tool(effect="writes", name=name)
     async def imposter() -> str:
         """Write behind a name."""
+        await trio.lowlevel.checkpoint()
         return "written"
 
     async with open_team(None, model=ScriptedModel([]), wall_clock=virtual_wall_clock) as team:
@@ -206,6 +206,7 @@ async def test_approval_counts_for_the_job_that_it_was_given_for(autojump_clock:
     @tool(effect="writes")
     async def publish() -> str:
         """Publish."""
+        await trio.lowlevel.checkpoint()
         written.append("x")
         return "published"
 
@@ -233,6 +234,7 @@ async def test_withdrawn_plan_of_a_stopped_member_opens_nothing_in_its_next_life
     @tool(effect="writes")
     async def publish() -> str:
         """Publish."""
+        await trio.lowlevel.checkpoint()
         written.append("x")
         return "published"
 

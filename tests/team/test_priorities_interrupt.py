@@ -10,7 +10,8 @@ from trio.testing import MockClock
 from teams import ScriptedModel, Team, TeamOptions, open_team, tool
 from teams.models.base import ModelRequest
 from teams.models.script import Reply, blocked, call, say, spoken
-from teams.testing.team import StrictModel, run_seeded, virtual_wall_clock
+from teams.testing.team import StrictModel, run_seeded, virtual_wall_clock, wait_for
+from tests.laws.residue import wait_for_file
 
 
 class Gate:
@@ -111,8 +112,7 @@ async def _urgent_while_the_reply_comes(checkpoints: int) -> None:
         reply.set()
         with trio.fail_after(5):
             await team.wait_quiescent()
-            while team.state.mail.sent < 2 or team.state.mail.box("ann"):
-                await trio.sleep(0.1)
+            await wait_for(team, lambda: team.state.mail.sent == 2 and not team.state.mail.box("ann"))
         assert gate.ended == 0
     assert not model.refused
 
@@ -133,8 +133,7 @@ async def test_urgent_mail_interrupts_a_shell_and_its_children(tmp_path: Path) -
     model = StrictModel(ScriptedModel(script))
     async with open_team(None, model=model, workdir=tmp_path) as team:
         await team.spawn("ann", prompt="begin")
-        while not (tmp_path / "up").exists():
-            await trio.sleep(0.01)
+        await wait_for_file(tmp_path / "up")
         await team.send("ann", "stop", priority="now")
         with trio.fail_after(5):
             await team.wait_quiescent()

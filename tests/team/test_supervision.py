@@ -9,24 +9,25 @@ from trio.testing import MockClock
 
 from protocols.lifecycle import MemberStatus
 from teams import MemberOptions, ScriptedModel, TeamOptions, connect_team, open_team
+from teams.engine import load_state
 from teams.errors import HostConflict, MemberExists, MemberStateError
+from teams.journal.memory import MemoryJournal, MemoryLog
 from teams.models.base import ModelRequest
 from teams.models.script import Reply, blocked, call, fail, say, spoken
-from teams.testing.team import StrictModel, virtual_wall_clock
+from teams.testing.team import StrictModel, cancel_at_step, run_seeded, virtual_wall_clock
 from tests.laws.crashes import injected, sent_to
 
 PLAIN = TeamOptions(views=False)
 
 
-def _fails_first(request: ModelRequest) -> Reply:
-    return fail(RuntimeError("broken")) if len(request.messages) == 1 else say("better")
+def _breaks(request: ModelRequest) -> Reply:
+    return fail(RuntimeError("broken"))
 
 
 async def test_failing_model_fails_its_member_alone_and_the_leads_are_told(autojump_clock: MockClock) -> None:
     """Its task is free at once, a mate goes on with its turn, and every lead agent gets one notice with the reason."""
     release = trio.Event()
-    bad = {"bad": lambda _: fail(RuntimeError("broken")), "slow": lambda _: blocked(release) + say("done")}
-    inner = ScriptedModel({**bad, "boss": lambda _: say("noted")})
+    inner = ScriptedModel({"bad": _breaks, "slow": [blocked(release) + say("done")], "boss": ["noted"]})
     async with open_team(None, model=StrictModel(inner), wall_clock=virtual_wall_clock) as team:
         await team.spawn("boss", lead=True)
         await team.spawn("slow", prompt="begin", options=MemberOptions(auto_claim=False))
@@ -167,16 +168,27 @@ async def test_members_have_each_their_own_model(autojump_clock: MockClock) -> N
     assert answers == {"ann": "first", "ben": "second", "cat": "default"}
 
 
-async def test_member_that_was_being_spawned_when_the_team_closed_is_stopped(tmp_path: Path) -> None:
-    """A spawn that an agent began as its team ended leaves nobody in `spawning` for ever."""
-    inner = ScriptedModel(
-        lambda request: say("ok") if request.messages[-1].tool_results else call("spawn_teammate", name="new", role="r", prompt="p")
-    )
-    for wait in range(6):
-        root = tmp_path / f"team{wait}"
-        async with open_team(root, model=inner, options=PLAIN) as team:
-            await team.spawn("boss", prompt="begin", lead=True)
-            for _ in range(wait * 3):
-                await trio.lowlevel.checkpoint()
-        async with connect_team(root) as client:
-            assert {member.status.value for member in client.state.roster.members.values() if member.name != "user"} == {"stopped"}
+async def _spawn_by_agent(log: MemoryLog) -> None:
+    def script(request: ModelRequest) -> Reply:
+        return say("ok") if request.messages[-1].tool_results else call("spawn_teammate", name="new", role="helper", prompt="work")
+
+    async with open_team(None, model=ScriptedModel(script), journal=MemoryJournal(log), wall_clock=virtual_wall_clock) as team:
+        await team.spawn("boss", prompt="begin", lead=True)
+        await team.wait_quiescent()
+
+
+async def _cancel_at(step: int | None) -> int:
+    log = MemoryLog()
+    with cancel_at_step(step) as counter:
+        await _spawn_by_agent(log)
+    state = await load_state(MemoryJournal(log))
+    alive = {member.name: member.status.value for member in state.roster.members.values() if member.live}
+    assert set(alive) <= {"user", "lead"}, f"cancelled before step {step}: {alive}"
+    return counter.steps
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_every_end_is_written_wherever_the_team_is_cancelled(seed: int) -> None:
+    """Cancelled before any of its steps, a team leaves no agent alive in its journal, also none that was just being spawned."""
+    for step in range(1, run_seeded(_cancel_at, None, seed=seed)):
+        run_seeded(_cancel_at, step, seed=seed)

@@ -1,6 +1,7 @@
 """However a reply ends, the transcript that is kept stays one that the provider takes, and the next turn is answered."""
 
 import pytest
+import trio
 from trio.testing import MockClock
 
 from teams import AgentOptions, ScriptedModel, TeamOptions, open_team, tool
@@ -17,6 +18,7 @@ RAN: list[str] = []
 @tool(effect="reads")
 async def look() -> str:
     """Look."""
+    await trio.lowlevel.checkpoint()
     RAN.append("look")
     return "seen " * 200
 
@@ -86,7 +88,7 @@ async def test_empty_reply_is_kept_as_words_of_the_runtime(autojump_clock: MockC
 
 
 async def test_cut_off_reply_gets_more_room_and_then_a_hint(autojump_clock: MockClock) -> None:
-    """A reply that was cut off is asked for again with a larger limit; cut off again, it is kept and the model told to go in smaller steps."""
+    """A reply that was cut off is asked for again with a larger limit; cut off again, it is kept, and the model told to go on."""
     requests = await _play(say("a").stopping("max_tokens"), say("ab").stopping("max_tokens"))
     assert requests[0].max_tokens < requests[1].max_tokens
     assert requests[1].messages == requests[0].messages

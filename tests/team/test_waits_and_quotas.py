@@ -8,7 +8,7 @@ from teams import BusOptions, ScriptedModel, Team, TeamOptions, open_team
 from teams.errors import MailboxFull, MemberStateError, UnknownMember, UsageError, WaitCycle
 from teams.models.base import ModelRequest
 from teams.models.script import Reply, call, say, spoken
-from teams.testing.team import StrictModel, virtual_wall_clock
+from teams.testing.team import StrictModel, virtual_wall_clock, wait_for
 
 EMPTY = ScriptedModel([])
 
@@ -33,8 +33,7 @@ async def test_ask_gets_the_reply_to_its_own_question(autojump_clock: MockClock)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask)
-            while team.state.mail.sent < 1:
-                await trio.lowlevel.checkpoint()
+            await wait_for(team, lambda: team.state.mail.sent)
             await team.bus.send("eve", "lead", "13", request_id="m1")
         assert replies == ["42"]
         assert [message.content for message in await team.bus.read_inbox("lead")] == ["13", "by the way"]
@@ -108,7 +107,7 @@ async def test_lead_cannot_wait_for_its_own_shutdown(autojump_clock: MockClock) 
 
 
 async def test_full_mailbox_takes_nothing_more_until_it_is_read(autojump_clock: MockClock) -> None:
-    """Over the quota a send is refused and nothing stored, a broadcast is refused whole; reading makes room; the runtime is not bound by it."""
+    """Over the quota a send is refused and nothing stored, a broadcast is refused whole; reading makes room."""
     options = TeamOptions(bus=BusOptions(unread_quota=3))
     async with open_team(None, model=EMPTY, options=options, wall_clock=virtual_wall_clock) as team:
         await _ring(team, "bot", "other")

@@ -45,15 +45,21 @@ class Receipt(NamedTuple):
 class Inbox:
     """What one member of this process has not taken yet, oldest first; mail for the next turn waits apart."""
 
-    __slots__ = ("later", "prompt", "taken")
+    __slots__ = ("later", "prompt", "replies", "taken")
 
     def __init__(self) -> None:
+        self.replies: dict[str, tuple[str, list[Mail]]] = {}  # by the id of an open question: who is asked, and the answer
         self.prompt: deque[Mail] = deque()
         self.later: deque[Mail] = deque()
         self.taken: set[str] = set()
 
     def add(self, mail: Mail) -> None:
-        """Put a message at the end of its lane."""
+        """Put a message at the end of its lane; an answer goes to its question."""
+        if self.replies and mail.request_id in self.replies:
+            asked, answer = self.replies[mail.request_id]
+            if mail.sender == asked and not answer:
+                answer.append(mail)
+                return
         (self.later if mail.priority == "turn" else self.prompt).append(mail)
 
     def pop(self, *, at_turn: bool = True) -> Mail | None:
@@ -114,6 +120,7 @@ class MessageBus:
             raise UsageError(f"cannot send {type!r}: members send 'message'; all other kinds are the runtime's or have their own verb")
         artifact = None
         if self._is_oversized(content, priority):
+            self._engine.state.roster.get(to, operation="send to")  # before a body is stored for nobody
             content, artifact = await self._store_body(sender, content)
         mail = OutgoingMail(
             type=type,
@@ -150,7 +157,15 @@ class MessageBus:
         with self._waits.waiting(sender, to):
             asked = await self.send(sender, to, content, priority=priority, key=key)
             inbox = self._inbox(sender)
-            mail = await self._engine.wait_until(("member", sender), lambda: _take_reply(inbox, asked.id, to))
+            answer = inbox.replies[asked.id] = to, list[Mail]()
+            try:
+                mail = await self._engine.wait_until(("member", sender), lambda: answer[1][0] if answer[1] else None)
+            except BaseException:
+                for late in answer[1]:
+                    inbox.prompt.appendleft(late)
+                raise
+            finally:
+                del inbox.replies[asked.id]
             inbox.taken.add(mail.id)
             await self.acknowledge(sender, mail.id)
         return message_of(mail, sender)
@@ -296,12 +311,3 @@ def _message_maker() -> "Callable[[Mapping[str, Any]], Message]":
     from protocols.messages import make_message  # pydantic costs 0.1 s; who only sends does not pay it
 
     return make_message
-
-
-def _take_reply(inbox: Inbox, asked_id: str, answerer: str) -> Mail | None:
-    for lane in (inbox.prompt, inbox.later):
-        for mail in lane:
-            if mail.request_id == asked_id and mail.sender == answerer:
-                lane.remove(mail)
-                return mail
-    return None

@@ -35,7 +35,12 @@ BATCH_LIMIT = 2_000
 SNAPSHOT_EVERY = 100_000
 """Records between two snapshots of a running team; the next start replays no more than these."""
 
-REFUSALS = (TeamError, ProtocolError, ValueError, TypeError)
+REFUSALS = (TeamError, ProtocolError, ValueError, TypeError, LookupError, AttributeError)
+"""What `decide` refuses with; the last ones come of arguments of a wrong type. A decision changes nothing, so it fails alone."""
+
+
+_UNWRITABLE = (ValueError, TypeError, LookupError, AttributeError)
+"""What applying or encoding a record raises when an argument of its command has a wrong type."""
 
 
 class _Pending:
@@ -76,6 +81,7 @@ class Engine:
         self._wake = trio.lowlevel.ParkingLot()
         self._closing = self._look = False
         self._failure: BaseException | None = None
+        self._unanswered = 0
         self.snapshot_seq = state.seq
         self._lots: dict[Topic, trio.lowlevel.ParkingLot] = {}
         self._listeners: list[Callable[[Sequence[Record]], None]] = []
@@ -114,7 +120,7 @@ class Engine:
     @property
     def is_settled(self) -> bool:
         """Whether every command so far is carried out."""
-        return not self._queue and self._ahead.seq == self.state.seq
+        return not self._queue and not self._unanswered
 
     @property
     def journal(self) -> Journal:
@@ -214,8 +220,14 @@ class Engine:
         return batch
 
     async def _carry_out(self, batch: list[_Pending]) -> None:
+        self._unanswered = len(batch)
         try:
-            await self._decide_and_append(batch)
+            try:
+                await self._decide_and_append(batch)
+            except _UNWRITABLE:  # a value that no record can hold: find out whose, so that it fails alone
+                self._ahead = self.state.copy()
+                for pending in batch:
+                    await self._carry_out_alone(pending)
         except BaseException as error:  # whoever waits cannot be cancelled any more, so it must be answered
             for pending in batch:
                 pending.error = JournalClosed(f"cannot carry out a command: {error!r}")
@@ -226,6 +238,13 @@ class Engine:
         self._reply_all(batch)
         if self.state.seq - self.snapshot_seq >= SNAPSHOT_EVERY:
             await self.save_snapshot()
+
+    async def _carry_out_alone(self, pending: _Pending) -> None:
+        try:
+            await self._decide_and_append([pending])
+        except _UNWRITABLE as error:
+            self._ahead = self.state.copy()
+            pending.error = error
 
     async def _decide_and_append(self, batch: list[_Pending]) -> None:
         while True:
@@ -281,9 +300,6 @@ class Engine:
                     lot = lots.get(topic)
                     if lot is not None:
                         lot.unpark_all()
-            everybody = lots.get(ANYTHING)
-            if everybody is not None:
-                everybody.unpark_all()
         for listener in self._listeners:
             listener(records)
 
@@ -292,13 +308,15 @@ class Engine:
             if pending.task is None and pending.error is not None and self.refused is not None:
                 self.refused(pending.error)
             pending.reply()
+        self._unanswered = 0
+        self.notify([ANYTHING])
 
     async def _catch_up(self) -> None:
         self._look = False
         records = await self._journal.read(self.state.seq)
         if records:
             self._publish(records, self.state, self._ahead)
-        self.notify([_LOOKED])
+        self.notify([_LOOKED, ANYTHING])
 
     async def save_snapshot(self) -> None:
         """Save the durable state, so that the next start need not replay what led to it.

@@ -57,6 +57,6 @@ def _is_dead(directory: Path | None, host: str) -> bool:
     except FileNotFoundError:
         return True  # it took its file away when it ended
     try:
-        return try_lock(descriptor, exclusive=True)
+        return try_lock(descriptor, exclusive=False)  # shared: who asks must not look like a host to others who ask
     finally:
         os.close(descriptor)

@@ -19,14 +19,14 @@ def tell_watchers(records: Sequence[Record], events: EventHub, state: TeamState)
         elif kind == "mail.committed":
             events.emit(MailCommitted(fields["member"], tuple(fields["ids"])))
         elif kind == "member.joined":
-            events.emit(MemberChanged(fields["spec"]["name"], fields["status"]))
+            events.emit(MemberChanged(fields["spec"]["name"], str(fields["status"])))
         elif kind == "member.status":
-            events.emit(MemberChanged(fields["name"], fields["status"], fields.get("reason", "")))
+            events.emit(MemberChanged(fields["name"], str(fields["status"]), fields.get("reason", "")))
         elif kind in ("task.created", "task.changed"):
             task = state.tasks.by_id[fields["id"]]
             text = fields.get("result") or fields.get("reason") or ""
-            events.emit(TaskChanged(task.id, task.subject, fields.get("status", "pending"), fields.get("owner"), text))
-        elif kind in ("request.opened", "request.advanced"):
+            events.emit(TaskChanged(task.id, task.subject, str(fields.get("status", "pending")), fields.get("owner"), text))
+        elif kind in ("request.opened", "request.advanced") and fields["id"] in state.requests:
             request = state.requests.get(fields["id"])
             feedback = str(fields.get("feedback", ""))
             by = str(fields.get("by", request.asker))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import trio
 
-from protocols.lifecycle import MemberEvent
+from protocols.lifecycle import MemberEvent, MemberStatus
 from protocols.names import RUNTIME
 from protocols.request import Request, RequestKind
 from protocols.shutdown import ShutdownState
@@ -39,13 +39,18 @@ MakeDispatcher = Callable[[Sequence[Tool] | None, bool], ToolDispatcher]
 
 @dataclass(frozen=True, slots=True)
 class ShutdownOutcome:
-    """How a shutdown ended: `stopped`, `stopped_forced` or `rejected` with its reason; what was handed back is named."""
+    """How a shutdown ended: `stopped`, `stopped_forced`, `rejected` with its reason, or `failed` when the member failed on the way.
+
+    `handed_back` are the tasks that it had, `unread` is its unread mail, `decided_by` who answered (the member, by its model or by policy) or
+    forced it.
+    """
 
     name: str
     state: str
     reason: str = ""
     handed_back: tuple[int, ...] = ()
     unread: int = 0
+    decided_by: str = ""
 
 
 class TeammateManager:
@@ -110,6 +115,12 @@ class TeammateManager:
         if mate is not None:
             mate.wants_idle = True
 
+    def show_all_mail(self, name: str) -> None:
+        """Let a member see at its next tool boundary also the mail that was meant for its next turn."""
+        mate = self._mates.get(name)
+        if mate is not None:
+            mate.wants_all_mail = True
+
     def book(self, name: str, usage: Usage) -> None:
         """Add what a model call of a member used."""
         mate = self._mates.get(name)
@@ -170,14 +181,20 @@ class TeammateManager:
             return ShutdownOutcome(name, ShutdownState.stopped.value, "it was not running")
 
         def ended() -> Request | None:
+            if request.id not in engine.state.requests:  # closed, and with many others, so that it is not remembered
+                return request
             now = engine.state.requests.get(request.id)
             return now if now.is_closed else None
 
         closed = await engine.wait_until(("request", request.id), ended)
-        feedback = closed.decision.feedback if closed.decision is not None else ""
+        member, decision = engine.state.roster.members[name], closed.decision
+        failed = member.status is MemberStatus.failed
+        feedback = member.reason if failed else decision.feedback if decision is not None else ""
         still_held = engine.state.tasks.owned.get(name, {})
         handed_back = tuple(task_id for task_id in held if task_id not in still_held and engine.state.tasks.by_id[task_id].owner != name)
-        return ShutdownOutcome(name, str(closed.state), feedback, handed_back, len(engine.state.mail.box(name)))
+        state = member.status.value if failed else str(closed.state) if closed.is_closed else ShutdownState.stopped.value
+        decided_by = decision.by if decision is not None else ""
+        return ShutdownOutcome(name, state, feedback, handed_back, len(engine.state.mail.box(name)), decided_by)
 
     async def shutdown_all(self, *, by: str = RUNTIME, reason: str = "", force: bool = False) -> list[ShutdownOutcome]:
         """Ask every member that lives here to stop, all at once; takes as long as the slowest.
@@ -253,7 +270,9 @@ class TeammateManager:
                     mate.scope.cancel()  # another host has taken it over
             elif kind.startswith("request."):
                 self._deadline.cancel()
-                self._follow(self._services.engine.state.requests.get(fields["id"]))
+                requests = self._services.engine.state.requests
+                if fields["id"] in requests:
+                    self._follow(requests.get(fields["id"]))
             elif kind == "task.changed" and not self._leases_timed:
                 self._deadline.cancel()
 

@@ -48,12 +48,19 @@ class Claimers:
 
     def _pick(self, needs: frozenset[str], assignee: str | None, wanted: int) -> list[str]:
         if assignee is not None:
-            return [assignee] if assignee in self._capabilities and needs <= self._capabilities[assignee] else []
+            fits = assignee in self._capabilities and needs <= self._capabilities[assignee] and not self._has_full_hands(assignee)
+            return [assignee] if fits else []
         picked: list[str] = []
         for capabilities, names in self._sleeping.items():
             if needs <= capabilities:
                 for name in names:
                     if len(picked) == wanted:
                         return picked
-                    picked.append(name)
+                    if not self._has_full_hands(name):
+                        picked.append(name)
         return picked
+
+    def _has_full_hands(self, name: str) -> bool:
+        state = self._engine.state
+        limit = state.roster.members[name].spec.task_limit
+        return limit is not None and len(state.tasks.owned.get(name, ())) >= limit

@@ -9,7 +9,6 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 import trio
@@ -139,15 +138,24 @@ class SessionStore:
         work: list[tuple[Path | int, list[bytes]]] = []
         for name in names:
             lines = self._unwritten.pop(name, [])
-            work.append((self._path(name) if lines else self._open(name), lines))
+            # A sync through any descriptor of a file reaches all of it, so one that was closed meanwhile is no loss.
+            work.append((self._path(name) if lines else self._files.get(name, self._path(name)), lines))
         if len(work) == 1:
             await self._offload(partial(_sync_each, work))
         else:
             # A file system commits what several threads sync at the same time in one go.
             async with trio.open_nursery() as nursery:
                 for part in range(min(SYNC_THREADS, len(work))):
-                    nursery.start_soon(trio.to_thread.run_sync, partial(_sync_each, work[part::SYNC_THREADS]))
+                    nursery.start_soon(self._sync_part, work[part::SYNC_THREADS])
         self._syncing = frozenset()
+        while len(self._files) > OPEN_FILES and self._close_one():
+            pass
+
+    async def _sync_part(self, work: Sequence[tuple[Path | int, list[bytes]]]) -> None:
+        try:
+            await trio.to_thread.run_sync(_sync_each, work)
+        except OSError as error:
+            self.failure = error
 
     def _path(self, name: str) -> Path:
         assert self._directory is not None
@@ -163,12 +171,12 @@ class SessionStore:
         descriptor = self._files[name] = _open_to_append(self._path(name))
         return descriptor
 
-    def _close_one(self) -> None:
-        # A file that has something to sync stays open, so that its descriptor is still right when the worker comes to it.
-        for name in list(islice(self._files, 8)):
-            if name not in self._dirty and name not in self._syncing:
+    def _close_one(self) -> bool:
+        for name in self._files:
+            if name not in self._syncing:  # a worker thread uses its descriptor
                 os.close(self._files.pop(name))
-                return
+                return True
+        return False
 
 
 class SessionLog:
@@ -204,7 +212,8 @@ def _sync_each(work: Sequence[tuple[Path | int, list[bytes]]]) -> None:
             continue
         descriptor = _open_to_append(file)
         try:
-            _write(descriptor, b"".join(lines))
+            if lines:
+                _write(descriptor, b"".join(lines))
             _fdatasync(descriptor)
         finally:
             os.close(descriptor)

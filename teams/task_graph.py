@@ -83,7 +83,7 @@ class TaskGraph:
         """Draw the graph as a Mermaid flowchart."""
         lines = ["flowchart TD"]
         for task in sorted(self._tasks.by_id.values(), key=_by_id):
-            label = task.subject.translate(_MERMAID)
+            label = _one_line(task.subject).translate(_MERMAID)
             lines.append(f'    t{task.id}["{task.id}: {label}<br/>{task.status.value}"]')
         for task_id, edges in sorted(self._tasks.blockers.items()):
             lines += [f"    t{blocker} --> t{task_id}" for blocker in sorted(edges)]
@@ -92,7 +92,7 @@ class TaskGraph:
 
 def describe(tasks: Tasks, task: Task) -> str:
     """Return one line about a task: `[>] 3 Build the API (ann)`, `[ ] 4 Test it <- 3`."""
-    parts = [_MARKS[task.status], str(task.id), task.subject]
+    parts = [_MARKS[task.status], str(task.id), _one_line(task.subject)]
     if task.owner:
         parts.append(f"({task.owner})")
     blocked_by: Sequence[int] = tasks.blocked_by(task.id)
@@ -100,9 +100,14 @@ def describe(tasks: Tasks, task: Task) -> str:
         parts.append(f"<- {', '.join(map(str, blocked_by))}")
     if task.status is TaskStatus.completed:
         parts.append(f"done {task.updated_at[:19]}")
+    line = " ".join(parts)
     if task.reason and task.status in (TaskStatus.failed, TaskStatus.cancelled):
-        parts.append(f": {task.reason}")
-    return " ".join(parts)
+        line += f": {_one_line(task.reason)}"
+    return line
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 _OPEN = (TaskStatus.pending, TaskStatus.in_progress)

@@ -43,7 +43,7 @@ class Teammate(Surroundings):
         self.name, self.spec, self.incarnation = spec.name, spec, incarnation
         self._awake = awake  # everybody who does not sleep; whether a team is at rest must not cost a look at each member
         awake[self.name] = self
-        self.wants_idle = False
+        self.wants_idle = self.wants_all_mail = False
         self.scope: trio.CancelScope | None = None
         self.ready = trio.Event()  # it can take mail, or has failed to come up
         self.ended = trio.Event()
@@ -254,7 +254,8 @@ class Teammate(Surroundings):
         """Return the mail that is due at a tool boundary; none when the member is to stop."""
         if self.must_stop():
             return [], ()
-        mails = self._services.bus.take_nowait(self.name, at_turn=False)
+        mails = self._services.bus.take_nowait(self.name, at_turn=self.wants_all_mail)
+        self.wants_all_mail = False
         if not mails:
             return [], ()
         self._in_turn += mails

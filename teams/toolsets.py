@@ -108,6 +108,7 @@ class Toolsets:
         """Wait for mail of the agent, for at most so long, and say what there is."""
         bus = self._services.bus
         with trio.move_on_after(seconds):
-            await self._services.engine.wait_until(("member", agent), lambda: bus.has_mail(agent, at_turn=False) or None)
+            await self._services.engine.wait_until(("member", agent), lambda: bus.has_mail(agent) or None)
+            self.manager.show_all_mail(agent)  # who waits for news has nothing else to do first
             return "there is mail for you; it follows"
         return f"no mail came within {seconds:g} seconds"

@@ -25,6 +25,8 @@ def topics_of(record: Record, state: TeamState) -> Iterable[Topic]:
     if kind.startswith("task."):
         return [("task", task_id) for task_id in fields.get("ids", None) or (fields["id"],)]
     if kind.startswith("request."):
+        if fields["id"] not in state.requests:  # more of them closed at once than are remembered
+            return (("request", fields["id"]),)
         request = state.requests.get(fields["id"])
         people = {request.asker, request.subject, *request.answerers}
         return [("request", request.id), *(("member", name) for name in people)]

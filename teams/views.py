@@ -47,8 +47,15 @@ class ViewWriter:
 
         Checkpoints: always; when Cancelled, every file is whole, and what was not written is written by the next pass of any process.
         """
+        changed = self._config, self._tasks, self._inboxes
         files = self._collect()
-        await trio.to_thread.run_sync(_write_all, self._root, files)
+        try:
+            await trio.to_thread.run_sync(_write_all, self._root, files)
+        except BaseException:  # cancelled before the thread began, or a disk that refused: the next pass makes up for it
+            self._config = self._config or changed[0]
+            self._tasks |= changed[1]
+            self._inboxes |= changed[2]
+            raise
 
     def _note(self, records: Sequence[Record]) -> None:
         for record in records:

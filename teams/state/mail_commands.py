@@ -23,6 +23,10 @@ class SendMail:
             state.roster.get(mail.sender, operation="send as")
         repeated = state.mail.repeated(mail.sender, mail.key)
         if repeated is not None:
+            if repeated[1] != mail.recipients:
+                raise UsageError(
+                    f"cannot send with key {mail.key!r}: {mail.sender!r} used it for {repeated[0]}, which went to {', '.join(repeated[1])}"
+                )
             return repeated[0]
         for name in mail.recipients:
             member = members.get(name) or state.roster.get(name, operation="send to")

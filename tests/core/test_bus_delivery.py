@@ -137,7 +137,7 @@ async def test_acknowledging_twice_or_for_another_is_nothing(autojump_clock: Moc
 
 
 async def test_mail_for_the_next_turn_waits_for_it(autojump_clock: MockClock) -> None:
-    """At a tool boundary only `tool` and `now` are due; at a turn's begin everything, in the order of the log; `now` is urgent until taken."""
+    """At a tool boundary only `tool` and `now` are due, at a turn's begin everything, in order; `now` is urgent until taken."""
     async with open_rig() as rig:
         for number, priority in enumerate(("turn", "tool", "turn", "now", "tool")):
             await rig.bus.send("ann", "ben", str(number), priority=priority)  # type: ignore[arg-type]  # the words of Priority
@@ -246,7 +246,7 @@ async def test_a_receipt_is_not_given_for_who_was_never_sent_to(autojump_clock: 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_broadcast_reaches_the_roster_of_one_moment(seed: int) -> None:
-    """Sent while members come and go: its receipts are exactly those who got it, and those are exactly who was in the team at that record."""
+    """Sent while members come and go: its receipts are exactly those who got it, who are exactly those in the team at that record."""
 
     async def main() -> None:
         log = MemoryLog()
@@ -366,7 +366,7 @@ async def test_two_who_ask_each_other_do_not_hang(autojump_clock: MockClock) -> 
 
 
 async def test_what_cannot_be_sent_is_refused_and_leaves_nothing(tmp_path: Any, autojump_clock: MockClock) -> None:
-    """Unknown, oneself, blank, stopped, a kind of the runtime, a name that is a path: each has its error, and no mail, box or file is made."""
+    """Unknown, oneself, blank, stopped, a runtime kind, a name that is a path: each has its error, and no mail, box or file is made."""
     async with open_rig(artifacts=tmp_path, bus=BusOptions(body_limit_chars=100)) as rig:
         await rig.leave("cat")
         cases: list[tuple[type[Exception], str, dict[str, Any]]] = [
@@ -380,8 +380,9 @@ async def test_what_cannot_be_sent_is_refused_and_leaves_nothing(tmp_path: Any, 
             (UsageError, r"cannot send 'notice'", {"type": "notice"}),
         ]
         for error, match, changes in cases:
+            arguments: dict[str, Any] = {"sender": "ann", "to": "ben", "content": "x", **changes}
             with pytest.raises(error, match=match):
-                await rig.bus.send(**{"sender": "ann", "to": "ben", "content": "x", **changes})
+                await rig.bus.send(**arguments)
         with pytest.raises(UnknownMember, match=r"cannot receive for 'bem'"):
             await rig.bus.receive("bem")
         with pytest.raises(UsageError, match=r"'\.\./x' cannot be a name"):
@@ -400,7 +401,7 @@ async def test_an_oversized_body_for_nobody_is_kept_nowhere(tmp_path: Any) -> No
 
 
 async def test_an_oversized_body_goes_to_an_artifact(tmp_path: Any) -> None:
-    """Over the limit the recipient gets the beginning and where the rest is; the same body again is the same file; at the limit nothing changes."""
+    """Over the limit the recipient gets the beginning and where the rest is; the same body again is the same file."""
     options = BusOptions(body_limit_chars=100, preview_chars=10)
     async with open_rig(artifacts=tmp_path, bus=options, wall_clock=lambda: 1.0) as rig:
         body = "é\n\r\n\ud800" * 30

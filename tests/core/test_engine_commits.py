@@ -7,15 +7,16 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from teams.bus import MessageBus
 from teams.engine import open_engine
 from teams.errors import ClaimLost, JournalClosed, JournalError, UnknownMember
-from teams.journal import MemoryJournal, MemoryLog, open_file_journal
+from teams.journal import MemoryJournal, MemoryLog, Record, decode, open_file_journal
 from teams.state.decision import Draft
 from teams.state.mail_commands import SendMail
 from teams.state.mailboxes import OutgoingMail
 from teams.state.task_commands import ClaimTask, CreateTask
 from teams.testing.team import virtual_wall_clock
-from tests.core.rig import BrokenJournal, HeldJournal, open_rig
+from tests.core.rig import BrokenJournal, HeldJournal, Rig, open_rig
 from tests.state.driving import shown
 
 
@@ -30,16 +31,16 @@ class Crash:
 
 
 def mail(to: str, content: str = "x", *, sender: str = "ann") -> SendMail:
+    """Return the command that sends one message."""
     return SendMail(OutgoingMail(type="message", sender=sender, recipients=(to,), content=content), None)
 
 
 def contents(log: MemoryLog) -> list[str]:
+    """Return the bodies in the log, in its order."""
     return [record.fields["content"] for record in _records(log) if record.kind == "mail.sent"]
 
 
-def _records(log: MemoryLog) -> list[Any]:
-    from teams.journal import decode
-
+def _records(log: MemoryLog) -> list[Record]:
     return [decode(line) for line in log.lines]
 
 
@@ -230,8 +231,10 @@ async def test_a_journal_that_fails_answers_everybody_and_ends_the_engine() -> N
             except JournalClosed as error:
                 told.append(error)
 
+    rigs: list[Rig] = []
     with pytest.RaisesGroup(pytest.RaisesExc(JournalError, match="no space left"), flatten_subgroups=True):
         async with open_rig(journal) as rig, trio.open_nursery() as nursery:
+            rigs.append(rig)
             nursery.start_soon(ask, rig.bus.receive, "cat")
             nursery.start_soon(ask, rig.tasks.wait, (await rig.tasks.create("x")).id)
             journal.broken = True
@@ -240,14 +243,15 @@ async def test_a_journal_that_fails_answers_everybody_and_ends_the_engine() -> N
             await trio.sleep_forever()
     assert len(told) == 7
     assert sum("no space left" in str(error) for error in told) == 5
-    assert not rig.engine.is_open
-    assert not rig.engine.state.mail.box("ben"), "what was not written is not there"
+    engine = rigs[0].engine
+    assert not engine.is_open
+    assert not engine.state.mail.box("ben"), "what was not written is not there"
     with pytest.raises(JournalClosed):
-        await rig.engine.submit(mail("ben"))
+        await engine.submit(mail("ben"))
     with pytest.raises(JournalClosed):
-        rig.engine.post(mail("ben"))
+        engine.post(mail("ben"))
     with pytest.raises(JournalClosed):
-        await rig.engine.park(("member", "ben"))
+        await engine.park(("member", "ben"))
 
 
 async def test_a_bug_in_a_command_hangs_nobody() -> None:
@@ -299,16 +303,16 @@ async def test_leaving_carries_out_what_was_asked_for(autojump_clock: MockClock)
 
 async def test_who_waits_when_the_engine_ends_is_told(autojump_clock: MockClock) -> None:
     """A wait that outlives its engine ends with JournalClosed and does not hang."""
+    told: list[str] = []
+
+    async def wait(bus: MessageBus) -> None:
+        with pytest.raises(JournalClosed):
+            await bus.receive("ben")
+        told.append("told")
+
     async with trio.open_nursery() as nursery:
-        told: list[str] = []
-
-        async def wait(bus: Any) -> None:
-            with pytest.raises(JournalClosed):
-                await bus.receive("ben")
-            told.append("told")
-
         async with open_rig() as rig:
-            nursery.start_soon(wait, rig.bus)
+            nursery.start_soon(wait, rig.bus)  # noqa: ASYNC111  # that it outlives the engine is what is tested
             await wait_all_tasks_blocked()
     assert told == ["told"]
 

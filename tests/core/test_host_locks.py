@@ -62,10 +62,14 @@ def test_a_process_that_ended_in_order_is_dead_and_leaves_no_file(tmp_path: Path
 def test_the_own_host_is_alive_until_its_block_ends(tmp_path: Path) -> None:
     """Also within one process a host is alive, and asking does not end it; an error in the block does."""
     host = new_host_name()
-    with pytest.raises(LookupError), host_lock(tmp_path, host):
-        for _ in range(2):
-            assert dead_hosts(tmp_path, [host]) == frozenset()
-        raise LookupError
+
+    def fail_while_alive() -> None:
+        with host_lock(tmp_path, host):
+            assert [dead_hosts(tmp_path, [host]) for _ in range(2)] == [frozenset(), frozenset()]
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        fail_while_alive()
     assert dead_hosts(tmp_path, [host]) == {host}
 
 
@@ -77,9 +81,7 @@ def test_several_that_ask_at_once_hear_the_same(tmp_path: Path) -> None:
     wrong: list[int] = []
 
     def ask() -> None:
-        for number in range(400):
-            if dead_hosts(tmp_path, ["dead_1_a"]) != {"dead_1_a"}:
-                wrong.append(number)
+        wrong.extend(number for number in range(400) if not dead_hosts(tmp_path, ["dead_1_a"]))
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:

@@ -50,6 +50,7 @@ class Sleepers:
 
 
 async def hire(rig: Rig, names: Iterable[str], *, task_limit: int | None = 1, capabilities: tuple[str, ...] = ()) -> None:
+    """Put members on the roster that claim by themselves."""
     await rig.join(*names, task_limit=task_limit, capabilities=capabilities, kind="script")
 
 
@@ -183,7 +184,7 @@ async def test_a_task_that_becomes_ready_in_any_way_is_taken(autojump_clock: Moc
 
 @pytest.mark.parametrize("seed", range(10))
 def test_no_mix_of_demands_strands_a_task_that_somebody_could_take(seed: int) -> None:
-    """Sleepers of several kinds, tasks of several demands, edges and tags: when all is quiet, nothing ready is left that a sleeper could take."""
+    """Sleepers of several kinds, tasks of several demands, edges and tags: when all is quiet, every task was taken and done."""
 
     async def main() -> None:
         async with open_rig(members=()) as rig, trio.open_nursery() as nursery:

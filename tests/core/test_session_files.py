@@ -27,10 +27,12 @@ async def running(directory: Path | None) -> AsyncGenerator[SessionStore]:
 
 
 def said(number: int) -> ModelMessage:
+    """Return the message of this number."""
     return ModelMessage("user" if number % 2 == 0 else "assistant", f"message {number}")
 
 
 async def texts(sessions: SessionStore, name: str) -> list[str]:
+    """Return what a member's transcript says."""
     loaded = await sessions.load(name)
     assert loaded is not None
     return [message.text for message in loaded.view.messages]
@@ -77,7 +79,7 @@ async def test_lines_that_come_while_the_first_ones_are_written_stand_behind_the
             sessions.log("ann").add(said(number))
             nursery.start_soon(sessions.sync, "ann")
             if number % 7 == 0:
-                await trio.sleep(0)
+                await trio.lowlevel.checkpoint()
         await sessions.sync("ann")
         assert await texts(sessions, "ann") == [f"message {number}" for number in range(60)]
 
@@ -113,7 +115,7 @@ async def test_one_worker_serves_all_who_sync(tmp_path: Path) -> None:
 
 
 async def test_few_files_are_open_however_many_members_write(tmp_path: Path) -> None:
-    """Members by the hundred that all write before anybody syncs do not use up the process's file descriptors, in their first turn or later."""
+    """Members by the hundred that all write before anybody syncs do not use up the file descriptors, in their first turn or later."""
     count, before = OPEN_FILES * 3, len(os.listdir("/dev/fd"))
     async with running(tmp_path) as sessions:
         for round_number in range(2):

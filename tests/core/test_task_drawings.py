@@ -1,5 +1,6 @@
 """Questions about the shape of the task graph, against answers by brute force, and its drawings."""
 
+from collections.abc import Set as AbstractSet
 from itertools import pairwise
 
 import pytest
@@ -20,7 +21,8 @@ dags = st.lists(st.sets(st.integers(0, 11), max_size=4), min_size=1, max_size=10
 """Blockers by task, only ever of earlier tasks."""
 
 
-def make(dag: dict[int, set[int]], *, over: set[int] = frozenset()) -> Desk:  # type: ignore[assignment]  # a frozenset is never changed
+def make(dag: dict[int, set[int]], *, over: AbstractSet[int] = frozenset()) -> Desk:
+    """Return a team with these tasks, some of them cancelled."""
     desk = Desk(watched=False)
     desk.join("ann", task_limit=None)
     for task_id, blockers in dag.items():
@@ -41,6 +43,7 @@ def chains(dag: dict[int, set[int]], allowed: set[int]) -> int:
 
 
 def reachable(edges: dict[int, set[int]], start: int) -> set[int]:
+    """Return everything that the edges lead to."""
     found: set[int] = set()
     todo = set(edges[start])
     while todo:
@@ -103,8 +106,8 @@ def test_the_text_shows_every_status_in_numeric_order() -> None:
         "[>] 1 t1 (ann)",
         "[ ] 2 t2",
         "[x] 3 t3 done 1970-01-01T00:16:40",
-        "[!] 4 t4 : too hard",
-        "[-] 5 t5 : no use",
+        "[!] 4 t4: too hard",
+        "[-] 5 t5: no use",
     ]
     assert lines[9:] == ["[ ] 10 t10", "[ ] 11 blocked <- 2, 10"]
 

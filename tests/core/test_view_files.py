@@ -18,19 +18,23 @@ from tests.core.rig import Rig, open_rig
 
 @asynccontextmanager
 async def viewed(root: Path, log: MemoryLog | None = None) -> AsyncGenerator[tuple[Rig, ViewWriter]]:
+    """A team whose views are written into a folder."""
     async with open_rig(MemoryJournal(log), wall_clock=lambda: EPOCH_SECONDS) as rig:
         yield rig, ViewWriter(rig.engine, root, team_name="the team", interval_seconds=0.01)
 
 
 def read(path: Path) -> Any:
+    """Return what a JSON file holds."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def lines(path: Path) -> list[Any]:
+    """Return what a file of JSON lines holds; a line ends at a newline and at nothing else."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").removesuffix("\n").split("\n")]
 
 
 def files(root: Path) -> list[str]:
+    """Return every file below a folder."""
     return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
 
@@ -73,7 +77,7 @@ async def test_each_view_has_the_keys_that_other_tools_know(tmp_path: Path) -> N
 
 
 async def test_views_follow_what_happens(tmp_path: Path) -> None:
-    """A completed blocker leaves `blockedBy` of its dependents, a new edge shows on both sides, read mail disappears, an empty inbox has no file."""
+    """A completed blocker leaves `blockedBy`, a new edge shows on both sides, read mail disappears, an empty inbox has no file."""
     async with viewed(tmp_path) as (rig, views):
         first, second = await rig.tasks.create("1"), await rig.tasks.create("2")
         await rig.bus.send("ann", "ben", "one")
@@ -97,7 +101,7 @@ async def test_views_follow_what_happens(tmp_path: Path) -> None:
 
 
 async def test_views_are_right_again_after_reopening(tmp_path: Path) -> None:
-    """Whatever stood in the files, or was missing, when the team opens: the first pass shows the state, and an inbox that is empty by now is gone."""
+    """Whatever stood in the files when the team opens, the first pass shows the state, and an inbox that is empty by now is gone."""
     log = MemoryLog()
     async with viewed(tmp_path, log) as (rig, views):
         await rig.tasks.create("1")
@@ -163,7 +167,7 @@ def _everything(root: Path) -> Iterator[Path]:
     yield from root.parent.rglob("*")
 
 
-@pytest.mark.parametrize("hostile", ["../../evil", "/tmp/evil", "a/../../b", "..\\..\\evil", "\x00", "con", "x" * 300])  # noqa: S108  # a name, not a file
+@pytest.mark.parametrize("hostile", ["../../evil", "/tmp/evil", "a/../../b", "..\\..\\evil", "\x00", "con", "x" * 300])
 async def test_no_word_of_a_model_becomes_a_path(tmp_path: Path, hostile: str) -> None:
     """Names, subjects and bodies that look like paths make no file outside the team's folder, and none under their own name."""
     root = tmp_path / "inside" / "team"

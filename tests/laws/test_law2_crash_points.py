@@ -44,8 +44,8 @@ def _answer(disk: Disk | None = None) -> ScriptedModel:
             disk.copy("while the model answers")
             await trio.testing.wait_all_tasks_blocked(0.002)  # whatever may be written before the reply is written
             disk.copy("while the model still answers")
-        newest = request.messages[-1]
-        if "deploy it" in spoken(newest) and not newest.tool_results:
+        asked = any("deploy it" in spoken(message) for message in request.messages)
+        if asked and not any(block["name"] == "deploy" for message in request.messages for block in message.tool_calls):
             return call("deploy") + call("note", text="deploying")
         return say("done")
 

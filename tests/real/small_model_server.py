@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 WINDOW_TOKENS = 8_192  # what SmolLM2 was trained for
-SLOTS = 2  # requests that are answered at the same time; each has a whole window
+SLOTS = 1  # agents take turns, and what they have in common (their tools, which the template puts first) is read once
 
 
 def main() -> None:
@@ -29,6 +29,7 @@ def main() -> None:
     params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.n_parallel = SLOTS
+    params.cache_ram_mib = 512
     params.n_ctx = SLOTS * WINDOW_TOKENS
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     params.sampling.temp = 0.0  # the same request gets the same answer

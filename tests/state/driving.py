@@ -115,8 +115,8 @@ class Desk:
         fields = record.fields
         if record.kind == "task.changed":
             task = self.state.tasks.by_id[fields["id"]]
-            reachable = {TASK_STATUS.step(task.status, event) for event in TASK_STATUS.legal(task.status)}
-            assert fields["status"] in reachable, f"task {task.id} went from {task.status} to {fields['status']}"
+            to = {TASK_STATUS.step(task.status, event) for event in TASK_STATUS.legal(task.status)}
+            assert fields["status"] in to, f"task {task.id} went from {task.status} to {fields['status']}"
         elif record.kind == "member.status":
             status = self.state.roster.members[fields["name"]].status
             reachable = {LIFECYCLE.step(status, event) for event in LIFECYCLE.legal(status)}

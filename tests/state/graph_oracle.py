@@ -4,6 +4,7 @@ It shares nothing with the code under test but the words of `protocols.task_stat
 """
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from protocols.task_status import BlockerPolicy, TaskStatus
 
@@ -104,11 +105,11 @@ class GraphOracle:
     def is_true_cycle(self, cycle: tuple[int, ...], task_id: int, blocker: int) -> bool:
         """Tell whether each task of the list blocks the next one, the edge `blocker -> task_id` included, and the list closes."""
         edges = {(held, node.id) for node in self.nodes.values() for held in node.blockers} | {(blocker, task_id)}
-        pairs = list(zip(cycle, cycle[1:], strict=False))
+        pairs = list(pairwise(cycle))
         return cycle[0] == cycle[-1] and (blocker, task_id) in pairs and all(pair in edges for pair in pairs)
 
     def may_have_edge(self, task_id: int, blocker: int, policy: BlockerPolicy) -> bool:
-        """Tell whether an edge to this blocker makes sense: it exists, is another task, and has not fallen under a policy that heeds that."""
+        """Tell whether the blocker exists, is another task, and has not fallen under a policy that heeds that."""
         return blocker != task_id and blocker in self.nodes and not (policy in FALLS and self.is_over(blocker))
 
     def ready_longer(self, task_id: int, among: set[int]) -> list[int]:
@@ -160,7 +161,7 @@ class GraphOracle:
         return any(policy in FALLS and self.is_over(blocker) and blocker not in risen for blocker, policy in node.blockers.items())
 
     def retry(self, task_id: int, seen: dict[int, TaskStatus]) -> None:
-        """Make a task pending, and with it at least those that failed only because of it, at most those that nothing holds down any more."""
+        """Make a task pending, with at least those that failed only because of it, at most those that nothing holds down any more."""
         must, may = frozenset({task_id}), frozenset({task_id})
         for _ in self.nodes:
             for node in self.nodes.values():

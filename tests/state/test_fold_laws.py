@@ -24,12 +24,14 @@ class Walk(Protocol):
 
 
 def fold(records: list[Record], state: TeamState) -> TeamState:
+    """Apply the records to the state, which is returned."""
     for record in records:
         state.apply(record)
     return state
 
 
 def through_json(state: TeamState) -> TeamState:
+    """Return the state as a snapshot brings it back."""
     return TeamState.from_json(json.loads(json.dumps(state.to_json())))
 
 

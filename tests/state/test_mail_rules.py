@@ -21,6 +21,7 @@ def desk() -> Desk:
 
 
 def send(desk: Desk, to: str, *, sender: str = "ann", key: str | None = None, quota: int | None = None, content: str = "hello") -> str:
+    """Send one message and return its id."""
     return desk.do(SendMail(OutgoingMail(type="message", sender=sender, recipients=(to,), content=content, key=key), quota))
 
 

@@ -25,18 +25,27 @@ def desk() -> Desk:
 
 
 def come(desk: Desk, **spec: object) -> None:
+    """Let ann join."""
     desk.join("ann", **{"plan_required": True, "approvers": ("boss", "user"), "max_revisions": 2, **spec})
 
 
 def submit(desk: Desk, *, default: bool | None = None, seconds: float = 100.0) -> Request:
+    """Let ann submit a plan."""
     return desk.do(SubmitPlan("ann", desk.incarnation("ann"), {"summary": "s", "steps": ["a"]}, "s", seconds, default))
 
 
 def gate(desk: Desk) -> str | None:
+    """Return under which approval ann may write."""
     return desk.state.roster.members["ann"].approved_plan
 
 
+def status(desk: Desk) -> MemberStatus:
+    """Return what ann is doing."""
+    return desk.state.roster.members["ann"].status
+
+
 def shut_down(desk: Desk, name: str = "ann", *, by: str = "boss", force: bool = False) -> Request:
+    """Ask a member that runs to stop."""
     request = desk.do(RequestShutdown(name, by, 5.0, "enough", force))
     assert request is not None
     return request
@@ -48,10 +57,10 @@ def shut_down(desk: Desk, name: str = "ann", *, by: str = "boss", force: bool = 
 def test_a_plan_is_rejected_revised_and_approved(desk: Desk) -> None:
     """The gate opens with the approval of the second revision, under the id of the first, and the teammate works at once."""
     request = submit(desk)
-    assert desk.state.roster.members["ann"].status is MemberStatus.awaiting_plan_approval
+    assert status(desk) is MemberStatus.awaiting_plan_approval
     desk.do(AnswerRequest(request.id, "boss", approved=False, feedback="smaller"))
     assert gate(desk) is None
-    assert desk.state.roster.members["ann"].status is MemberStatus.working
+    assert status(desk) is MemberStatus.working
     assert submit(desk).revision == 2
     desk.do(AnswerRequest(request.id, "user", approved=True))
     assert gate(desk) == request.id
@@ -121,7 +130,7 @@ def test_at_the_deadline_the_owners_default_counts(desk: Desk, default: bool | N
     desk.now += 0.1
     assert [after.state for after in desk.do(ExpireRequests())] == ["expired"]
     assert (gate(desk) is not None) == opens
-    assert desk.state.roster.members["ann"].status is MemberStatus.working
+    assert status(desk) is MemberStatus.working
     with pytest.raises(AlreadyDecided, match=r"it was expired"):
         desk.do(AnswerRequest(request.id, "boss", approved=True))
 

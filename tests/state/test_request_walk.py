@@ -248,5 +248,5 @@ class RequestWalk:
 @walk_settings(max_examples=25)
 @given(walks)
 def test_every_request_comes_to_its_one_outcome(data: bytes) -> None:
-    """Whatever the order of plans, answers, deadlines and ends: one decision per revision, no gate without an approval, nothing left open."""
+    """Whatever the order of plans, answers, deadlines and ends: one decision per revision, no gate without approval, nothing left."""
     RequestWalk(data).run()

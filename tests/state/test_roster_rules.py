@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from protocols.lifecycle import LIFECYCLE, MemberEvent, MemberStatus
 from teams.errors import HostConflict, InvalidName, MemberExists, MemberStateError, UnknownMember, UsageError
+from teams.state.decision import Command
 from teams.state.mail_commands import SendMail
 from teams.state.mailboxes import OutgoingMail
 from teams.state.roster import KEPT_NOTES, LIVE_STATUSES, MemberSpec, check_name
@@ -23,7 +24,7 @@ def desk() -> Desk:
     return Desk()
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "a\\b", "-a", "a b", "a\n", "é", "ａnn", "x" * 65, "a.json", "\x00"])
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "a\\b", "-a", "a b", "a\n", "é", "\uff41nn", "x" * 65, "a.json", "\x00"])
 def test_a_name_that_is_no_file_name_everywhere_is_refused(desk: Desk, name: str) -> None:
     """Names are letters, digits, underscore and hyphen; the error says so."""
     with pytest.raises(InvalidName, match=r"legal: letters, digits"):
@@ -90,7 +91,7 @@ def test_what_a_host_writes_for_a_life_that_has_ended_is_refused(desk: Desk) -> 
     desk.join("ann")
     desk.leave("ann", MemberEvent.lost)
     desk.join("ann")
-    commands = [
+    commands: list[Command[object]] = [
         ChangeStatus("ann", MemberEvent.work_started, 1),
         StartTurn("ann", 1),
         EndTurn("ann", 1, NO_USAGE),

@@ -1,6 +1,6 @@
 """The rules of tasks one by one: who may take what, what a failure means for the others, and what is said when something cannot be."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -8,6 +8,7 @@ import pytest
 from protocols.lifecycle import MemberEvent
 from protocols.task_status import BlockerPolicy, TaskEvent, TaskStatus
 from teams.errors import ClaimLost, HostConflict, StaleLease, TaskGraphError, TaskStateError, UnknownMember, UnknownTask, UsageError
+from teams.state.decision import Command
 from teams.state.task_commands import (
     AddEdge,
     AmendTask,
@@ -36,24 +37,29 @@ def desk() -> Desk:
 
 
 def create(desk: Desk, blocked_by: Sequence[tuple[int, BlockerPolicy]] = (), **wishes: Any) -> int:
+    """Create a task and return its id."""
     return desk.do(CreateTask(subject="a task", by="ann", blocked_by=blocked_by, **wishes))
 
 
 def claim(desk: Desk, task_id: int, owner: str = "ann", lease_seconds: float = 10.0) -> Claim:
+    """Claim a task that can be claimed."""
     claimed = desk.do(ClaimTask(owner, lease_seconds, task_id))
     assert claimed is not None
     return claimed
 
 
 def finish(desk: Desk, task_id: int, event: TaskEvent = TaskEvent.complete) -> None:
+    """Let ann take a task and end it."""
     desk.do(FinishTask(task_id, event, "as it was", fence=claim(desk, task_id).fence))
 
 
 def statuses(desk: Desk, *task_ids: int) -> list[str]:
+    """Return where the tasks stand."""
     return [desk.task(task_id).status.value for task_id in task_ids]
 
 
 def mail_of(desk: Desk, member: str) -> list[str]:
+    """Return what a member has not read."""
     return [mail.content for mail in desk.state.mail.box(member).values()]
 
 
@@ -219,7 +225,7 @@ def test_a_retry_leaves_what_failed_by_itself(desk: Desk) -> None:
 
 
 def test_a_retry_does_not_revive_what_another_failed_blocker_holds_down(desk: Desk) -> None:
-    """Of two failed blockers one is retried: the dependent would wait for the other for ever, so it stays failed until that is retried too."""
+    """Of two failed blockers one is retried: the dependent, which would wait for the other for ever, stays failed."""
     first, second = create(desk), create(desk)
     task = create(desk, [(first, FAIL), (second, FAIL)])
     finish(desk, first, TaskEvent.fail)
@@ -306,14 +312,14 @@ def test_a_member_at_its_limit_is_given_nothing(desk: Desk) -> None:
 
 def test_tags_are_free_again_however_a_task_ends(desk: Desk) -> None:
     """Completion, failure, release, cancellation, expiry and the owner's end all give the exclusive tag back."""
-    events: list[Any] = [
+    ends: list[Callable[[Claim], Command[None]]] = [
         lambda claimed: FinishTask(claimed.task.id, TaskEvent.complete, fence=claimed.fence),
         lambda claimed: FinishTask(claimed.task.id, TaskEvent.fail, "no", fence=claimed.fence),
         lambda claimed: ReleaseTask(claimed.task.id, "later", fence=claimed.fence),
         lambda claimed: CancelTask(claimed.task.id),
     ]
-    for event in events:
-        desk.do(event(claim(desk, create(desk, exclusive=frozenset({"db"})))))
+    for end in ends:
+        desk.do(end(claim(desk, create(desk, exclusive=frozenset({"db"})))))
     claim(desk, create(desk, exclusive=frozenset({"db"})))
     desk.now += 10.0
     assert len(desk.do(ExpireLeases())) == 1

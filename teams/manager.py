@@ -41,8 +41,7 @@ MakeDispatcher = Callable[[Sequence[Tool] | None, bool], ToolDispatcher]
 class ShutdownOutcome:
     """How a shutdown ended: `stopped`, `stopped_forced`, `rejected` with its reason, or `failed` when the member failed on the way.
 
-    `handed_back` are the tasks that it had, `unread` is its unread mail, `decided_by` who answered (the member, by its model or by policy) or
-    forced it.
+    `handed_back` are the tasks that it had, `unread` is its unread mail, `decided_by` who answered or forced it.
     """
 
     name: str

@@ -53,7 +53,10 @@ class Join:
         incarnation = before.incarnation + 1 if before is not None else 1
         status = MemberStatus.spawning
         if before is not None:
-            crashed = LIFECYCLE.step(before.status, MemberEvent.lost) if before.live else before.status
+            crashed = before.status
+            if before.live:  # its process is gone, and with it the life that somebody may have asked to end
+                crashed = LIFECYCLE.step(before.status, MemberEvent.lost)
+                close_shutdown(draft, before)
             status = LIFECYCLE.step(crashed, MemberEvent.respawned)
         fields = {"spec": self.spec.to_json(), "status": status, "incarnation": incarnation, "host": self.host}
         draft.add("member.joined", fields)

@@ -310,10 +310,9 @@ async def test_who_waits_when_the_engine_ends_is_told(autojump_clock: MockClock)
             await bus.receive("ben")
         told.append("told")
 
-    async with trio.open_nursery() as nursery:
-        async with open_rig() as rig:
-            nursery.start_soon(wait, rig.bus)  # noqa: ASYNC111  # that it outlives the engine is what is tested
-            await wait_all_tasks_blocked()
+    async with trio.open_nursery() as nursery, open_rig() as rig:
+        nursery.start_soon(wait, rig.bus)  # noqa: ASYNC111  # that it outlives the engine is what is tested
+        await wait_all_tasks_blocked()
     assert told == ["told"]
 
 

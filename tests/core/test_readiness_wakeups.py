@@ -117,6 +117,24 @@ async def test_who_is_woken_and_cancelled_strands_nothing(autojump_clock: MockCl
         nursery.cancel_scope.cancel()
 
 
+async def test_a_task_that_nobody_can_take_hides_no_other(autojump_clock: MockClock) -> None:
+    """Ready tasks for which nobody has the capability, the tag or the room stay behind; those after them are taken."""
+    async with open_rig(members=("boss",)) as rig, trio.open_nursery() as nursery:
+        await hire(rig, ["ann"])
+        sleepers = Sleepers(rig)
+        nursery.start_soon(sleepers.live, "ann")
+        await rig.tasks.create("too hard", needs={"magic"})
+        await rig.tasks.create("for boss", assignee="boss", exclusive={"db"})
+        await rig.tasks.claim(2, "boss")
+        await rig.tasks.create("tagged", exclusive={"db"})
+        await wait_all_tasks_blocked()
+        await rig.tasks.create("plain")
+        await wait_all_tasks_blocked()
+        assert sleepers.done == [("ann", 4)]
+        assert sleepers.ready() == [1, 3]
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_task_for_somebody_wakes_that_one(autojump_clock: MockClock) -> None:
     """An assigned task wakes its assignee alone; when that one has stopped, it waits for its return."""
     async with open_rig(members=()) as rig, trio.open_nursery() as nursery:

@@ -136,7 +136,7 @@ async def test_failing_model_ends_the_shutdown(autojump_clock: MockClock) -> Non
         await team.tasks.create("work")
         await team.spawn("ann", prompt="begin", options=MemberOptions(auto_claim=False))
         await team.wait_quiescent()
-        assert await _seconds_to_stop(team) == ("stopped", 0.0)
+        assert await _seconds_to_stop(team) == ("failed", 0.0)
         assert team.member("ann").status is MemberStatus.failed
 
 
@@ -226,7 +226,7 @@ async def test_shutdown_of_a_member_whose_host_died_ends(tmp_path: Path, force: 
     async with open_team(copy, model=ScriptedModel(lambda _: say("done")), options=options) as team:
         with trio.fail_after(5):
             outcome = await team.shutdown("ann", force=force)
-        assert outcome.state == "stopped_forced"
+        assert outcome.state == "failed"
         assert team.member("ann").status is MemberStatus.failed
 
 

@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ class Core(NamedTuple):
 
 
 @contextmanager
-def scratch() -> Iterator[Path]:
+def scratch() -> Generator[Path]:
     """Make a directory on the disk that is measured (BENCH_DIR, or the current one)."""
     path = Path(tempfile.mkdtemp(prefix=".bench-", dir=os.environ.get("BENCH_DIR", ".")))
     try:
@@ -45,7 +45,7 @@ def scratch() -> Iterator[Path]:
 
 
 @asynccontextmanager
-async def open_core(directory: Path) -> AsyncIterator[Core]:
+async def open_core(directory: Path) -> AsyncGenerator[Core]:
     """Open the durable core of a team."""
     journal = await FileJournal.open(directory / "journal")
     async with core_over(journal) as core:
@@ -54,7 +54,7 @@ async def open_core(directory: Path) -> AsyncIterator[Core]:
 
 
 @asynccontextmanager
-async def core_over(journal: Journal) -> AsyncIterator[Core]:
+async def core_over(journal: Journal) -> AsyncGenerator[Core]:
     """Run a core over a journal."""
     async with open_engine(journal, wall_clock=time.time) as engine:
         waits = WaitGraph(lambda _: ())

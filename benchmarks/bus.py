@@ -9,7 +9,8 @@ from pathlib import Path
 from statistics import median, quantiles
 
 import trio
-from _common import Core, fsync_p50_us, join_all, open_core, report, run, scratch
+
+from benchmarks._common import Core, fsync_p50_us, join_all, open_core, report, run, scratch
 
 BODY = "x" * 200
 TOTAL = 20_000
@@ -70,6 +71,10 @@ async def bare(directory: Path, count: int, total: int) -> float:
     boxes: list[list[bytes]] = [[] for _ in range(count)]
     lots = [trio.lowlevel.ParkingLot() for _ in range(count)]
 
+    def write_and_sync(data: bytes) -> None:
+        os.write(descriptor, data)
+        sync(descriptor)
+
     async def write_all() -> None:
         while True:
             if not queue:
@@ -77,8 +82,7 @@ async def bare(directory: Path, count: int, total: int) -> float:
                 continue
             batch = queue.copy()
             queue.clear()
-            data = b"".join(item[1] for item in batch)
-            await trio.to_thread.run_sync(lambda data=data: (os.write(descriptor, data), sync(descriptor)))
+            await trio.to_thread.run_sync(write_and_sync, b"".join(item[1] for item in batch))
             for task, item, receiver in batch:
                 if receiver is not None:
                     boxes[receiver].append(item)

@@ -10,8 +10,8 @@ from statistics import median
 from typing import Any
 
 import trio
-from _common import fsync_p50_us, report, run, scratch
 
+from benchmarks._common import fsync_p50_us, report, run, scratch
 from compaction.transcript import ModelMessage
 from compaction.view import View
 from teams.loop import AgentConfig, AgentLoop
@@ -50,7 +50,7 @@ class InstantModel:
         """Do nothing."""
 
 
-async def look(place: str) -> str:
+async def look(place: str) -> str:  # noqa: ASYNC124  # a tool of a model
     """Look at a place."""
     return f"nothing at {place}"
 

@@ -6,8 +6,7 @@ The limit beside it is reading and decoding the same lines without folding them.
 import time
 from pathlib import Path
 
-from _common import fsync_p50_us, join_all, open_core, report, run, scratch
-
+from benchmarks._common import fsync_p50_us, join_all, open_core, report, run, scratch
 from teams.engine import load_state
 from teams.journal.file import FileJournal
 from teams.journal.records import Record, decode, utc_now_text

@@ -7,7 +7,8 @@ import time
 from collections.abc import Awaitable, Callable
 
 import trio
-from _common import Core, fsync_p50_us, join_all, open_core, report, run, scratch
+
+from benchmarks._common import Core, fsync_p50_us, join_all, open_core, report, run, scratch
 
 AGENTS = ("ann", "ben", "cora", "dan")
 CREATORS = 32

@@ -114,7 +114,8 @@ async def _hosting(services: Services, manager: TeammateManager, root: Path | No
                 members.cancel_scope.cancel()
             nursery.cancel_scope.cancel()
     finally:
-        await _say_goodbye(services, views)
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSING_SECONDS):
+            await _say_goodbye(services, views)
 
 
 async def _open_journal(root: Path | None) -> Journal:
@@ -141,12 +142,11 @@ async def _close_models(services: Services) -> None:
 
 async def _say_goodbye(services: Services, views: ViewWriter | None) -> None:
     """Let the last records and views be written once every member has ended."""
-    with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSING_SECONDS):
-        lead = services.engine.state.roster.members[services.options.lead]
-        if services.engine.is_open and lead.live:
-            await services.engine.submit(ChangeStatus(lead.name, MemberEvent.exited, lead.incarnation, "the team was closed"))
-        if views is not None:
-            await views.flush()
+    lead = services.engine.state.roster.members[services.options.lead]
+    if services.engine.is_open and lead.live:
+        await services.engine.submit(ChangeStatus(lead.name, MemberEvent.exited, lead.incarnation, "the team was closed"))
+    if views is not None:
+        await views.flush()
 
 
 class _Place(NamedTuple):

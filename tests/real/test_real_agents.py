@@ -87,7 +87,8 @@ async def test_real_agents_get_each_message_once(small_model: AnthropicModel, tm
     assert model.refused == []
     transcripts = {name: _transcript(tmp_path / ".team", name) for name in ("ann", "ben")}
     for name, messages in transcripts.items():
-        for m in messages: print(name, m.json[:800])
+        for m in messages:
+            print(name, m.json[:800])
         assert set(_mail_in(messages).values()) == {1}
         assert _broken_rules(messages) == []
     assert told.id in _mail_in(transcripts["ben"])

@@ -7,7 +7,7 @@ then is in the journal; the same directory opens again and the team goes on.
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,7 +101,13 @@ async def _hosting(services: Services, manager: TeammateManager, root: Path | No
     """Run the members and what serves them; at the block's end ask all to stop, and write the last records and views."""
     options, views = services.options, None
     if root is not None and options.views:
-        views = ViewWriter(services.engine, root, team_name=services.name, interval_seconds=options.view_interval_seconds)
+        views = ViewWriter(
+            services.engine,
+            root,
+            team_name=services.name,
+            interval_seconds=options.view_interval_seconds,
+            report=lambda text: services.events.emit(RuntimeNotice("warning", text)),
+        )
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(services.sessions.run)
@@ -146,7 +152,8 @@ async def _say_goodbye(services: Services, views: ViewWriter | None) -> None:
     if services.engine.is_open and lead.live:
         await services.engine.submit(ChangeStatus(lead.name, MemberEvent.exited, lead.incarnation, "the team was closed"))
     if views is not None:
-        await views.flush()
+        with suppress(OSError):  # they are for people; the next opening writes them anew
+            await views.flush()
 
 
 class _Place(NamedTuple):

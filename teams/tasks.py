@@ -44,8 +44,8 @@ class TaskManager:
         description: str = "",
         *,
         blocked_by: Sequence[Blocker] = (),
-        needs: Iterable[str] = (),
-        exclusive: Iterable[str] = (),
+        needs: str | Iterable[str] = (),
+        exclusive: str | Iterable[str] = (),
         assignee: str | None = None,
         max_attempts: int = 3,
     ) -> Task:
@@ -67,8 +67,8 @@ class TaskManager:
             description=description,
             by=self._author,
             blocked_by=[_edge(blocker) for blocker in blocked_by],
-            needs=frozenset(needs),
-            exclusive=frozenset(exclusive),
+            needs=_words(needs),
+            exclusive=_words(exclusive),
             assignee=assignee,
             max_attempts=max_attempts,
         )
@@ -214,6 +214,11 @@ class TaskManager:
             return task if task.status in OVER else None
 
         return await self._engine.wait_until(("task", task_id), over)
+
+
+def _words(words: str | Iterable[str]) -> frozenset[str]:
+    # One word is one word, and not the set of its letters.
+    return frozenset((words,) if isinstance(words, str) else words)
 
 
 def _edge(blocker: Blocker, policy: BlockerPolicy = BlockerPolicy.fail) -> tuple[int, BlockerPolicy]:

@@ -22,9 +22,11 @@ from teams.state.shown import config_view, task_view
 class ViewWriter:
     """Writes `config.json`, `tasks/task_<id>.json` and `inbox/<name>.jsonl`; `run` works until cancelled."""
 
-    def __init__(self, engine: Engine, root: Path, *, team_name: str, interval_seconds: float) -> None:
+    def __init__(
+        self, engine: Engine, root: Path, *, team_name: str, interval_seconds: float, report: Callable[[str], None] = lambda _: None
+    ) -> None:
         self._engine, self._root, self._team_name = engine, root, team_name
-        self._interval_seconds = interval_seconds
+        self._interval_seconds, self._report = interval_seconds, report
         self._config = True
         self._tasks: set[int] = set(engine.state.tasks.by_id)
         self._inboxes: set[str] = set(engine.state.mail.unread)
@@ -39,7 +41,10 @@ class ViewWriter:
             if not (self._config or self._tasks or self._inboxes):
                 await self._lot.park()
                 continue
-            await self.flush()
+            try:
+                await self.flush()
+            except OSError as error:  # a view is no reason to end a team; the next pass makes up for it
+                self._report(f"the views in {self._root} could not be written: {error}")
             await trio.sleep(self._interval_seconds)
 
     async def flush(self) -> None:

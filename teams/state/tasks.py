@@ -193,7 +193,11 @@ class Tasks:
         """Change the words of a task, or for whom it is meant."""
         before = self.by_id[fields["id"]]
         changes = {key: fields[key] for key in ("subject", "description", "assignee", "worktree") if key in fields}
-        self._swap(before, before._replace(updated_at=at, **changes))
+        after = before._replace(updated_at=at, **changes)
+        if after.assignee != before.assignee:
+            self._swap(before, after)
+        else:  # other words do not send it to the end of the queue
+            self.by_id[after.id] = after
 
     def _link(self, task_id: int, blocker: int, policy: BlockerPolicy) -> None:
         edges = self.blockers[task_id]

@@ -230,8 +230,10 @@ async def test_shutdown_of_a_member_whose_host_died_ends(tmp_path: Path, force: 
         assert team.member("ann").status is MemberStatus.failed
 
 
-async def test_cancelling_that_a_dead_process_had_begun_is_ended(tmp_path: Path) -> None:
-    """A shutdown that stood in `cancelling` when its process died has no deadline left; the next process ends it and comes to rest."""
+@pytest.mark.parametrize("respawned", [False, True])
+@pytest.mark.parametrize("force", [False, True], ids=["requested", "cancelling"])
+async def test_shutdown_that_a_dead_process_left_open_ends(tmp_path: Path, force: bool, respawned: bool) -> None:
+    """The next process ends it, also where no deadline is left; a member that is spawned again lives, since that life was asked to stop."""
     root, copy = tmp_path / "team", tmp_path / "copy"
     stuck, options = trio.Event(), TeamOptions(views=False)
 
@@ -249,10 +251,13 @@ async def test_cancelling_that_a_dead_process_had_begun_is_ended(tmp_path: Path)
         await team.spawn("ann", prompt="begin", tools=[cling])
         await wait_for(team, lambda: team.member("ann").status is MemberStatus.working)
         await trio.testing.wait_all_tasks_blocked(0.02)
-        await team._services.engine.submit(RequestShutdown("ann", "lead", 30.0, "", force=True))
+        await team._services.engine.submit(RequestShutdown("ann", "lead", 2.0, "", force=force))
         shutil.copytree(root, copy)
         stuck.set()
     async with open_team(copy, model=ScriptedModel(lambda _: say("done")), options=options) as team:
+        if respawned:
+            await team.spawn("ann", prompt="begin", tools=[cling])
         with trio.fail_after(5):
-            await team.wait_quiescent()
+            outcome = await team.wait_quiescent()
         assert not team.state.requests.open()
+        assert outcome.members["ann"] == ("idle" if respawned else "failed")

@@ -124,12 +124,14 @@ class SessionStore:
                 done.set()
 
     def close(self) -> None:
-        """Write what no `sync` came for, and close every file."""
-        for name in list(self._unwritten):
-            _write(self._open(name), b"".join(self._unwritten.pop(name)))
-        for descriptor in self._files.values():
-            os.close(descriptor)
-        self._files.clear()
+        """Write what no `sync` came for, and close every file, also when the disk refuses; then raise its OSError."""
+        try:
+            for name in list(self._unwritten):
+                _write(self._open(name), b"".join(self._unwritten.pop(name)))
+        finally:
+            for descriptor in self._files.values():
+                os.close(descriptor)
+            self._files.clear()
 
     async def _sync_all(self, names: Sequence[str]) -> None:
         self._syncing = frozenset(names)
@@ -140,14 +142,20 @@ class SessionStore:
             lines = self._unwritten.pop(name, [])
             # A sync through any descriptor of a file reaches all of it, so one that was closed meanwhile is no loss.
             work.append((self._path(name) if lines else self._files.get(name, self._path(name)), lines))
-        if len(work) == 1:
-            await self._offload(partial(_sync_each, work))
-        else:
-            # A file system commits what several threads sync at the same time in one go.
-            async with trio.open_nursery() as nursery:
-                for part in range(min(SYNC_THREADS, len(work))):
-                    nursery.start_soon(self._sync_part, work[part::SYNC_THREADS])
-        self._syncing = frozenset()
+        try:
+            if len(work) == 1:
+                await self._offload(partial(_sync_each, work))
+            else:
+                # A file system commits what several threads sync at the same time in one go.
+                async with trio.open_nursery() as nursery:
+                    for part in range(min(SYNC_THREADS, len(work))):
+                        nursery.start_soon(self._sync_part, work[part::SYNC_THREADS])
+        finally:
+            self._syncing = frozenset()
+            for name, (_, lines) in zip(names, work, strict=True):
+                if lines:  # not written: cancelled before its turn came, or the disk refused
+                    self._dirty[name] = None
+                    self._unwritten[name] = [*lines, *self._unwritten.get(name, ())]
         while len(self._files) > OPEN_FILES and self._close_one():
             pass
 
@@ -214,6 +222,7 @@ def _sync_each(work: Sequence[tuple[Path | int, list[bytes]]]) -> None:
         try:
             if lines:
                 _write(descriptor, b"".join(lines))
+                lines.clear()  # what is left in a list was not written
             _fdatasync(descriptor)
         finally:
             os.close(descriptor)
@@ -224,9 +233,14 @@ def _open_to_append(path: Path) -> int:
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    written = os.write(descriptor, data)
-    while written < len(data):  # a full disk or a signal; the rest follows or raises
-        written += os.write(descriptor, data[written:])
+    written = 0
+    try:
+        while written < len(data):  # more than once for a full disk or a signal; the rest follows or raises
+            written += os.write(descriptor, data[written:])
+    except OSError:
+        if written:  # half a line would swallow the next one
+            os.ftruncate(descriptor, os.fstat(descriptor).st_size - written)
+        raise
 
 
 def _recover_and_load(path: Path) -> LoadedSession | None:

@@ -47,7 +47,10 @@ async def by_policy(request: PlanRequest) -> None:
 
 async def by_person(request: PlanRequest) -> None:
     """Decide as the person at the terminal says; the team goes on meanwhile."""
-    answer = await trio.to_thread.run_sync(input, "approve? Enter for yes, or say what must change: ", abandon_on_cancel=True)
+    try:
+        answer = await trio.to_thread.run_sync(input, "approve? Enter for yes, or say what must change: ", abandon_on_cancel=True)
+    except EOFError:
+        answer = "nobody is at the terminal to decide"
     await (request.reject(answer) if answer.strip() else request.approve())
 
 

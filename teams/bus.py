@@ -11,6 +11,8 @@ Laws:
 Facts of one message: *stored* (in the journal), *injected* (taken by its recipient in this process), *committed* (acknowledged).
 """
 
+import math
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -20,11 +22,12 @@ import trio
 
 from teams.artifacts import ArtifactStore
 from teams.engine import Engine
-from teams.errors import UsageError
+from teams.errors import NoReply, UsageError
 from teams.journal.records import Record
 from teams.options import BusOptions
 from teams.state.mail_commands import Broadcast, CommitMail, SendMail
 from teams.state.mailboxes import Mail, OutgoingMail
+from teams.topics import ANYTHING
 from teams.waits import WaitGraph
 
 if TYPE_CHECKING:
@@ -92,6 +95,8 @@ class MessageBus:
     def __init__(self, engine: Engine, artifacts: ArtifactStore, waits: WaitGraph, options: BusOptions) -> None:
         self._engine, self._artifacts, self._waits, self._options = engine, artifacts, waits, options
         self._inboxes: dict[str, Inbox] = {}
+        self.reserved: set[str] = set()
+        """Members whose mail the runtime of this process takes; nobody else may."""
         engine.listen(self._note)
 
     # -- sending -----------------------------------------------------------
@@ -151,7 +156,8 @@ class MessageBus:
     async def ask(self, sender: str, to: str, content: str, *, priority: Priority = "tool", key: str | None = None) -> "Message":
         """Send a message and wait for the one that answers it (its `request_id` is this one's id); the reply is acknowledged.
 
-        Raises: WaitCycle when `to` waits for `sender` already, directly or not; what `send` raises.
+        Raises: NoReply when `to` has ended, or has not answered within `BusOptions.reply_seconds`; WaitCycle when `to` waits for `sender`
+            already, directly or not; what `send` raises.
         Checkpoints: always; when Cancelled, the question stays sent and a late reply stays in the inbox.
         """
         with self._waits.waiting(sender, to):
@@ -159,16 +165,22 @@ class MessageBus:
             inbox = self._inbox(sender)
             answer = inbox.replies[asked.id] = to, list[Mail]()
             try:
-                mail = await self._engine.wait_until(("member", sender), lambda: answer[1][0] if answer[1] else None)
-            except BaseException:
-                for late in answer[1]:
-                    inbox.prompt.appendleft(late)
-                raise
+                await self._wait_answer(to, answer[1])
             finally:
                 del inbox.replies[asked.id]
+                if sys.exception() is not None:  # cancelled in the same moment: the answer is mail like any other
+                    inbox.prompt.extendleft(answer[1])
+            if not answer[1]:
+                raise NoReply(asked.id, to, self._options.reply_seconds)
+            mail = answer[1][0]
             inbox.taken.add(mail.id)
             await self.acknowledge(sender, mail.id)
         return message_of(mail, sender)
+
+    async def _wait_answer(self, to: str, answer: list[Mail]) -> None:
+        members, limit = self._engine.state.roster.members, self._options.reply_seconds
+        with trio.move_on_after(math.inf if limit is None else limit):
+            await self._engine.wait_until(ANYTHING, lambda: bool(answer) or not members[to].live or None)
 
     def _is_oversized(self, content: str, priority: str) -> bool:
         if priority not in PRIORITIES:
@@ -191,7 +203,7 @@ class MessageBus:
         Checkpoints: always; when Cancelled, the message is still unread. It stays stored until `acknowledge`.
         """
         engine = self._engine
-        engine.state.roster.get(member, operation="receive for")
+        self._check_free(member, "receive for")
         inbox = self._inbox(member)
         if inbox.has(at_turn=True):
             await trio.lowlevel.checkpoint()
@@ -205,10 +217,17 @@ class MessageBus:
 
         Checkpoints: always; when Cancelled, what was not acknowledged is found again by the next process.
         """
-        self._engine.state.roster.get(member, operation="read the inbox of")
+        self._check_free(member, "read the inbox of")
         taken = self.take_nowait(member, at_turn=True)
         await self.acknowledge(member, *(mail.id for mail in taken))
         return [message_of(mail, member) for mail in taken]
+
+    def _check_free(self, member: str, operation: str) -> None:
+        self._engine.state.roster.get(member, operation=operation)
+        if member in self.reserved:
+            raise UsageError(
+                f"cannot {operation} {member!r}: the runtime hosts it and takes its mail; receive for members that your own code drives"
+            )
 
     async def acknowledge(self, member: str, *ids: str) -> None:
         """Commit messages: they are in the recipient's hands and will not be given out again, in any process.

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from teams.errors import NotATeam
 
+AGENT_VARIABLE = "TEAMS_AGENT"
+"""Set in the environment of every command that an agent runs: there, the command `teams` decides and sends nothing in a person's name."""
+
 FORMAT_VERSION = 1
 
 

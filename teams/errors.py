@@ -8,6 +8,7 @@ TeamError
 │   ├── MemberExists        the name is taken by another member
 │   ├── UnknownTask, TaskStateError, TaskGraphError, ClaimLost, StaleLease
 │   ├── MailboxFull         the recipient has too much unread mail
+│   ├── NoReply             a question got no answer
 │   ├── WaitCycle           the wait would close a cycle of waits
 │   ├── PlanRequired        a write before the plan was approved
 │   └── RegistryFrozen      a tool registered after the definitions were read
@@ -136,6 +137,15 @@ class MailboxFull(UsageError):
         self.recipient, self.unread, self.quota = recipient, unread, quota
 
 
+class NoReply(UsageError):
+    """A question got no answer."""
+
+    def __init__(self, message_id: str, asked: str, reply_seconds: float | None) -> None:
+        limit = f"within {reply_seconds:g} seconds " if reply_seconds is not None else ""
+        super().__init__(f"{asked!r} did not answer {message_id} {limit}or has ended; a late answer is mail of its own")
+        self.message_id, self.asked = message_id, asked
+
+
 class WaitCycle(UsageError):
     """A wait would close a cycle in which everybody waits for everybody."""
 
@@ -156,9 +166,7 @@ class HostConflict(TeamError):
     """The member is hosted by another live process."""
 
     def __init__(self, name: str, *, host: str, incarnation: int) -> None:
-        super().__init__(
-            f"cannot host {name!r}: it is hosted by {host} (incarnation {incarnation}); stop that one first, or wait until its lease ends"
-        )
+        super().__init__(f"cannot host {name!r}: it is hosted by {host} (incarnation {incarnation}); stop that process first")
         self.name, self.host, self.incarnation = name, host, incarnation
 
 

@@ -122,6 +122,10 @@ class AgentLoop:
         surroundings: Surroundings | None = None,
         events: EventHub = NO_WATCHERS,
     ) -> None:
+        if isinstance(config.model, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # as other systems have it
+            raise TypeError(
+                f"the model of {config.name!r} is the string {config.model!r}; pass a model, such as AnthropicModel({config.model!r})"
+            )
         self.config = config
         self.dispatcher = dispatcher or ToolDispatcher()
         self.view = view if view is not None else View()
@@ -299,6 +303,8 @@ class AgentLoop:
 
     def _say(self, messages: str | Sequence[Block] | Sequence[ModelMessage], mail: Sequence[str]) -> None:
         if isinstance(messages, str):
+            if not messages.strip():
+                raise UsageError(f"cannot run {self.config.name!r} with a blank message; say something")
             self._append_text(messages)
             return
         blocks: list[Block] = []

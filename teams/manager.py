@@ -87,6 +87,7 @@ class TeammateManager:
             join = Join(spec, self._services.host, by, self._dead(spec.name))
             incarnation, is_new = await engine.submit(join)
             if is_new:
+                self._services.bus.reserved.add(spec.name)
                 self._mates[spec.name] = Teammate(self._services, spec, incarnation, dispatcher, self._awake)
                 self._to_start.append(self._mates[spec.name])
                 self._lot.unpark()

@@ -68,13 +68,18 @@ async def open_team(
         journal: another backend of the log; the caller closes it.
         wall_clock: seconds since the epoch, for deadlines that survive a restart.
 
-    Raises: NotATeam, JournalDamaged, HostConflict (another process is the lead).
+    Raises: NotATeam, JournalDamaged, HostConflict (another process is the lead), NotADirectoryError (no such work directory). What the
+        block raises leaves as it is, not in a group.
     """
     options = options or TeamOptions()
+    if isinstance(model, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # as other systems have it
+        raise TypeError(f"the model is the string {model!r}; pass a model, such as AnthropicModel({model!r})")
+    if workdir is not None and not Path(workdir).is_dir():
+        raise NotADirectoryError(f"cannot open a team over the work directory {str(workdir)!r}: there is no such directory")
     root = None if directory is None else await trio.to_thread.run_sync(prepare_directory, Path(directory), name)
     team_name = (name or "team") if root is None else await trio.to_thread.run_sync(read_team_name, root)
     place = _Place(root, team_name, new_host_name(), workdir)
-    conflict: HostConflict | None = None
+    failure: Exception | None = None
     async with AsyncExitStack() as stack:
         stack.enter_context(host_lock(place.within("hosts"), place.host))
         if journal is None:
@@ -88,16 +93,20 @@ async def open_team(
         try:
             await _join_lead(services, place.within("hosts"))
         except HostConflict as error:
-            conflict = error  # raised below, where no nursery wraps it in a group
+            failure = error
         else:
-            async with _hosting(services, manager, root) as team:
-                yield team
-    if conflict is not None:
-        raise conflict
+            async with _hosting(services, manager, root) as (team, members):
+                try:
+                    yield team
+                except Exception as error:  # noqa: BLE001  # the caller's own block: everybody stops at once, and it goes on below
+                    failure = error
+                    members.cancel()
+    if failure is not None:
+        raise failure  # here, where no nursery wraps it in a group
 
 
 @asynccontextmanager
-async def _hosting(services: Services, manager: TeammateManager, root: Path | None) -> AsyncGenerator[Team]:
+async def _hosting(services: Services, manager: TeammateManager, root: Path | None) -> AsyncGenerator[tuple[Team, trio.CancelScope]]:
     """Run the members and what serves them; at the block's end ask all to stop, and write the last records and views."""
     options, views = services.options, None
     if root is not None and options.views:
@@ -115,7 +124,7 @@ async def _hosting(services: Services, manager: TeammateManager, root: Path | No
                 nursery.start_soon(views.run)
             async with trio.open_nursery() as members:
                 members.start_soon(manager.run)
-                yield Team(services, manager, root)
+                yield Team(services, manager, root), members.cancel_scope
                 await manager.shutdown_all(by=options.lead, reason="the team is closing")
                 members.cancel_scope.cancel()
             nursery.cancel_scope.cancel()
@@ -209,7 +218,7 @@ def _assemble(engine: Engine, place: _Place, options: TeamOptions, model: Model)
         artifacts=artifacts,
         system_base=options.system_prompt,
     )
-    toolsets = Toolsets(services, place.workdir)
+    toolsets = Toolsets(services, place.workdir, keep_out=place.root)
     manager = TeammateManager(services, toolsets.dispatcher, place.within("hosts"))
     toolsets.manager = manager
     return services, manager

@@ -23,9 +23,11 @@ class BusOptions:
     unread_quota: int | None = 10_000
     body_limit_chars: int = 50_000  # over it, the body goes to an artifact; the seed systems cut tool output at the same size
     preview_chars: int = 2_000
+    reply_seconds: float | None = 3_600.0  # how long a question of a script waits for its answer
 
     def __post_init__(self) -> None:
         _check_positive(unread_quota=self.unread_quota, body_limit_chars=self.body_limit_chars, preview_chars=self.preview_chars)
+        _check_positive(reply_seconds=self.reply_seconds)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,7 +120,6 @@ class TeamOptions:
     person: str = "user"  # who decides at a terminal; named as an approver of every plan
     views: bool = True
     view_interval_seconds: float = 0.5
-    durable: bool = True  # False: the journal is kept in memory, for tests and throw-away teams
     event_buffer: int = 10_000
 
     def __post_init__(self) -> None:

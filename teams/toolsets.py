@@ -5,11 +5,13 @@ A dispatcher and its schemas cost more than an idle member, so ten thousand memb
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
 
 from protocols.envelope import escape_text
+from teams.directory import AGENT_VARIABLE
 from teams.services import Services
 from teams.state.roster import MemberSpec
 from teams.tools.base import Tool, ToolError
@@ -30,8 +32,8 @@ class Toolsets:
 
     manager: "TeammateManager"
 
-    def __init__(self, services: Services, workdir: str | os.PathLike[str] | None) -> None:
-        self._services, self._workdir = services, workdir
+    def __init__(self, services: Services, workdir: str | os.PathLike[str] | None, *, keep_out: Path | None) -> None:
+        self._services, self._workdir, self._keep_out = services, workdir, keep_out
         self._made: dict[tuple[tuple[int, ...] | None, bool], ToolDispatcher] = {}
         self._kept: list[Sequence[Tool]] = []  # their ids are keys
         self._coordination: tuple[list[Tool], list[Tool]] | None = None
@@ -51,10 +53,11 @@ class Toolsets:
                 shared = teammate_tools(services.engine, services.bus, services.tasks, self, options.plans, options.shutdown)
                 self._coordination = shared, lead_tools(services.engine, services.bus, self)
             own = self._default_tools() if tools is None else list(tools)
-            if taken := sorted(COORDINATION.intersection(tool.name for tool in own)):
-                raise ValueError(f"cannot give a member a tool named {taken[0]!r}: the plan gate knows that name as one of the team's own")
             made = ToolDispatcher(workdir=None, overflow=lambda text: services.artifacts.save_now("tools", text))
-            made.register_many([*own, *self._coordination[0], *(self._coordination[1] if lead else [])])
+            made.register_many(own)
+            if taken := sorted(COORDINATION.intersection(made.names)):
+                raise ValueError(f"cannot give a member a tool named {taken[0]!r}: the plan gate knows that name as one of the team's own")
+            made.register_many([*self._coordination[0], *(self._coordination[1] if lead else [])])
             self._made[key] = made
             if tools is not None:
                 self._kept.append(tools)
@@ -64,9 +67,20 @@ class Toolsets:
         if self._default is None:
             self._default = []
             if self._workdir is not None:
-                dispatcher = make_default_dispatcher(self._workdir)
+                dispatcher = make_default_dispatcher(
+                    self._workdir,
+                    shell_environment={AGENT_VARIABLE: self._services.name},
+                    denied=self._denied(),
+                )
                 self._default = [tool for name in dispatcher.names if (tool := dispatcher.get(name)) is not None]
         return self._default
+
+    def _denied(self) -> Sequence[Path]:
+        """Return the team's own directory when it lies where the file tools work: no agent writes the journal."""
+        assert self._workdir is not None
+        if self._keep_out is None or not self._keep_out.resolve().is_relative_to(Path(self._workdir).resolve()):
+            return ()
+        return (self._keep_out.resolve(),)
 
     # -- the door of the coordination tools ------------------------------------------
 

@@ -4,6 +4,8 @@ Laws: it tells what happened, from the team's events and its end, in an order th
 terminal of 100 columns where the words allow it.
 """
 
+import shutil
+import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -126,8 +128,8 @@ def render(run: BugfixRun, story: Story) -> list[str]:
         "",
         f"The project is {run.root / 'project'}",
         f"The team is    {home}",
-        f"    teams status {home}",
-        f"    teams log {home}",
+        f"    {_command()} status {home}",
+        f"    {_command()} log {home}",
     ]
 
 
@@ -213,3 +215,14 @@ def _spent(name: str, spent: Spending) -> str:
 
 def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0]
+
+
+def _command() -> str:
+    """Return how the reader can call the command: by its name where the shell finds it."""
+    if shutil.which("teams"):
+        return "teams"
+    beside = Path(sys.executable).with_name("teams")
+    if not beside.exists():
+        return f"{sys.executable} -m teams"
+    here = Path.cwd()
+    return str(beside.relative_to(here)) if beside.is_relative_to(here) else str(beside)

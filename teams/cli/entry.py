@@ -15,6 +15,7 @@ from typing import Protocol, cast
 from protocols.errors import ProtocolError
 from teams.cli.exits import BROKEN_PIPE, EXIT_HELP, FAILED, INTERRUPTED, NO_TEAM, USAGE, CommandFailed, CommandLineError
 from teams.cli.output import complain
+from teams.directory import AGENT_VARIABLE
 from teams.errors import JournalDamaged, NotATeam, TeamError
 
 COMMANDS = {
@@ -30,6 +31,8 @@ COMMANDS = {
     "import-tasks": "take in a directory of task files",
 }
 DEBUG_VARIABLE = "TEAMS_DEBUG"
+DECIDING = frozenset({"send", "approve", "reject", "shutdown", "import-tasks"})
+"""What a person does; an agent's shell may look, and no more."""
 
 
 class CommandModule(Protocol):
@@ -57,6 +60,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if module is None:
             parser.print_help()
             return USAGE
+        if chosen in DECIDING and os.environ.get(AGENT_VARIABLE):
+            raise CommandFailed(
+                f"'teams {chosen}' is for people: this shell belongs to an agent of the team {os.environ[AGENT_VARIABLE]!r}"
+            )
         code = module.run(args)
         sys.stdout.flush()
     except BaseException as error:  # noqa: BLE001  # the outermost boundary: a person gets one line, whatever happened

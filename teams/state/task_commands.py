@@ -378,7 +378,7 @@ def _check_edge(draft: Draft, task_id: int, blocker: int, policy: BlockerPolicy)
     known = draft.state.tasks.by_id.get(blocker)
     if known is None:
         raise TaskGraphError(
-            f"cannot make task {task_id} wait for task {blocker}: no such task; ids run from 1 to {draft.state.tasks.highest}"
+            f"cannot make task {task_id} wait for task {blocker}: no such task; the highest id is {draft.state.tasks.highest or 'none yet'}"
         )
     if known.status in _OVER and policy in _HEEDING:
         raise TaskGraphError(

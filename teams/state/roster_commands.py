@@ -57,6 +57,8 @@ class Join:
             if before.live:  # its process is gone, and with it the life that somebody may have asked to end
                 crashed = LIFECYCLE.step(before.status, MemberEvent.lost)
                 close_shutdown(draft, before)
+                if before.spec != self.spec:  # a plan for another job
+                    withdraw_plan(draft, before)
             status = LIFECYCLE.step(crashed, MemberEvent.respawned)
         fields = {"spec": self.spec.to_json(), "status": status, "incarnation": incarnation, "host": self.host}
         draft.add("member.joined", fields)

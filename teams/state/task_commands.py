@@ -377,9 +377,9 @@ def _check_edge(draft: Draft, task_id: int, blocker: int, policy: BlockerPolicy)
         raise TaskGraphError(f"cannot make task {task_id} wait for itself", cycle=(task_id, task_id))
     known = draft.state.tasks.by_id.get(blocker)
     if known is None:
-        raise TaskGraphError(
-            f"cannot make task {task_id} wait for task {blocker}: no such task; the highest id is {draft.state.tasks.highest or 'none yet'}"
-        )
+        highest = draft.state.tasks.highest
+        ids = f"ids run from 1 to {highest}" if highest else "there are no tasks yet"
+        raise TaskGraphError(f"cannot make task {task_id} wait for task {blocker}: no such task; {ids}")
     if known.status in _OVER and policy in _HEEDING:
         raise TaskGraphError(
             f"cannot make task {task_id} wait for task {blocker}: it is {known.status.value}; retry it first, or use policy run or wait"

@@ -89,7 +89,7 @@ Sums are exact. ... ERROR
 FAIL: test_a (tests.test_sums.SumTest.test_a)
 ----------------------------------------------------------------------
 Traceback (most recent call last):
-  File "/home/x/project/tests/test_sums.py", line 7, in test_a
+  File "/elsewhere/x/project/tests/test_sums.py", line 7, in test_a
     self.assertEqual(total([1, 2]), 3)
 AssertionError: 4 != 3
 
@@ -98,10 +98,10 @@ ERROR: test_b (tests.test_sums.SumTest.test_b)
 Sums are exact.
 ----------------------------------------------------------------------
 Traceback (most recent call last):
-  File "/home/x/project/tests/test_sums.py", line 11, in test_b
+  File "/elsewhere/x/project/tests/test_sums.py", line 11, in test_b
     self.assertEqual(total([]), 0)
                      ^^^^^^^^^
-  File "/home/x/project/sums/core.py", line 4, in total
+  File "/elsewhere/x/project/sums/core.py", line 4, in total
     return parts[0]
            ~~~~~^^^
 IndexError: list index out of range

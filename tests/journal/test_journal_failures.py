@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 import trio
@@ -15,6 +16,8 @@ from teams.errors import JournalClosed, JournalError
 from teams.journal import FileJournal, FileJournalOptions, open_file_journal
 from teams.journal.fileops import FileOps
 from teams.testing.journal_contract import make_records
+
+T = TypeVar("T")
 
 
 class FailingOps(FileOps):
@@ -67,9 +70,14 @@ def broken(*_: object) -> None:
     raise OSError(errno.EIO, "Input/output error")
 
 
+async def in_thread(sync_fn: Callable[[], T], /, *, limiter: trio.CapacityLimiter | None = None) -> T:
+    """Run in a thread always: an append that waits for the test must not stop the loop."""
+    return await trio.to_thread.run_sync(sync_fn, limiter=limiter)
+
+
 async def open_with(root: Path, ops: FailingOps) -> FileJournal:
     """Open a handle over the operations, with one record in its log."""
-    journal = await FileJournal.open(root / "journal", options=FileJournalOptions(ops=ops))
+    journal = await FileJournal.open(root / "journal", options=FileJournalOptions(ops=ops), run_sync=in_thread)
     await journal.append(make_records(0, 1), 0)
     return journal
 

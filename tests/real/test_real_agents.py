@@ -15,7 +15,7 @@ from teams import AgentConfig, AgentLoop, AgentOptions, AnthropicModel, TeamOpti
 from teams.testing.team import StrictModel
 from tests.real.small_model import CallsToolFirst
 
-pytestmark = [pytest.mark.real, pytest.mark.limit(600)]
+pytestmark = [pytest.mark.real, pytest.mark.limit(300)]
 
 AGENTS = ("ann", "ben")
 SHORT = AgentOptions(max_rounds=2, max_reply_tokens=96, retry_reply_tokens=96)

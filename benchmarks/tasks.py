@@ -23,7 +23,7 @@ async def measure(core: Core, total: int) -> tuple[float, float]:
     async def create() -> None:
         for number in numbers:
             highest = core.engine.state.tasks.highest
-            blockers = [highest - 7, highest - 3] if highest > 7 else []  # as wide as there are agents
+            blockers = [highest - 15, highest - 7] if highest > 15 else []  # wider than there are agents, so that nobody waits
             await tasks.create(f"task {number}", blocked_by=blockers)
 
     created = await timed(create, CREATORS)

@@ -17,6 +17,7 @@ from compaction.transcript import ModelMessage, message_from_wire
 from compaction.view import View
 
 FORMAT_VERSION = 1
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # made once: json.dumps makes one for each call
 
 
 class Header(NamedTuple):
@@ -261,7 +262,7 @@ def _read_checkpoint(fields: dict[str, Any]) -> StoredCheckpoint:
 
 
 def _json(fields: Mapping[str, Any]) -> str:
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    return _encode(fields)
 
 
 def _line(fields: Mapping[str, Any]) -> bytes:

@@ -207,9 +207,12 @@ def _walk(value: object) -> int:
     return tokens
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # made once: json.dumps makes one for each call
+
+
 def dumps(value: object) -> str:
     """Return compact JSON; a lone surrogate stays as it is, for counting only."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _encode(value)
 
 
 class TokenMeter:

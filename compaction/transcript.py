@@ -18,6 +18,7 @@ Block: TypeAlias = Mapping[str, Any]
 
 _T = TypeVar("_T")
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # made once: json.dumps makes one for each call
 ROLES = frozenset({"user", "assistant", "system"})
 THINKING_TYPES = frozenset({"thinking", "redacted_thinking"})
 SERVER_CALL_TYPES = frozenset({"server_tool_use", "mcp_tool_use"})
@@ -88,7 +89,7 @@ class ModelMessage:
     def json(self) -> str:
         """Compact JSON of role and content, in the order of the keys as they came; always encodable as UTF-8."""
         if self._json is None:
-            text = json.dumps({"role": self._role, "content": self._content}, ensure_ascii=False, separators=(",", ":"))
+            text = _encode({"role": self._role, "content": self._content})
             try:
                 self._size_bytes = len(text) if text.isascii() else len(text.encode())
             except UnicodeEncodeError:  # a lone surrogate, from a tool that cut text at a bad place

@@ -236,6 +236,10 @@ class MessageBus:
         """
         await self._engine.submit(CommitMail(member, ids))
 
+    def acknowledge_nowait(self, member: str, *ids: str) -> None:
+        """Commit messages with the next append, without waiting for it; until then a crash would give them out again."""
+        self._engine.post(CommitMail(member, ids))
+
     def take_nowait(self, member: str, *, at_turn: bool) -> list[Mail]:
         """Take what may be seen now: everything at a turn's begin, what is not for the next turn at a tool boundary."""
         inbox = self._inbox(member)

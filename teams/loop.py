@@ -8,8 +8,7 @@ Laws:
 - Mail enters at tool boundaries and at the turn's begin, and nowhere else.
 """
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
@@ -277,17 +276,12 @@ class AgentLoop:
             self._append_boundary([result.block() for result in results], remark)
         return results
 
-    @contextmanager
-    def _interruptible_scope(self) -> Generator[None]:
-        """Run what `interrupt` may cut short; what called for that just before counts as well."""
-        with trio.CancelScope() as scope:
-            self._interruptible = scope
-            if self._surroundings.is_called():
-                scope.cancel()
-            try:
-                yield
-            finally:
-                self._interruptible = None
+    def _interruptible_scope(self) -> trio.CancelScope:
+        """Return the scope of what `interrupt` may cut short; what called for that just before counts as well."""
+        scope = self._interruptible = trio.CancelScope()
+        if self._surroundings.is_called():
+            scope.cancel()
+        return scope
 
     def _context(self, call: ToolCall) -> ToolContext:
         return ToolContext(self.config.name, self.dispatcher.workdir, call.id)

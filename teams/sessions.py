@@ -43,6 +43,7 @@ class SessionStore:
         self._dirty: dict[str, None] = {}
         self._syncing: frozenset[str] = frozenset()
         self._waiting: list[tuple[str, trio.Event]] = []
+        self._in_sync = trio.Lock()
         self._lot = trio.lowlevel.ParkingLot()
         self._offload = Offload()
         self.failure: OSError | None = None
@@ -101,12 +102,24 @@ class SessionStore:
         if self._directory is None or (name not in self._dirty and name not in self._syncing):
             await trio.lowlevel.checkpoint()
             return
+        if len(self._dirty) == 1 and not self._waiting and not self._in_sync.locked():  # alone: no need to call the worker
+            self._in_sync.acquire_nowait()
+            try:
+                await self._sync_all([name])
+            except OSError as error:
+                self.failure = error
+            finally:
+                self._in_sync.release()
+        else:
+            await self._sync_with_others(name)
+        if self.failure is not None:
+            raise OSError(f"cannot keep the transcript of {name!r}: {self.failure}") from self.failure
+
+    async def _sync_with_others(self, name: str) -> None:
         done = trio.Event()
         self._waiting.append((name, done))
         self._lot.unpark()
         await done.wait()
-        if self.failure is not None:
-            raise OSError(f"cannot keep the transcript of {name!r}: {self.failure}") from self.failure
 
     async def run(self) -> None:
         """Serve `sync` until cancelled."""
@@ -114,12 +127,13 @@ class SessionStore:
             if not self._waiting:
                 await self._lot.park()
                 continue
-            waiting, self._waiting = self._waiting, []
-            names = [name for name in dict.fromkeys(name for name, _ in waiting) if name in self._dirty]
-            try:
-                await self._sync_all(names)
-            except OSError as error:
-                self.failure = error
+            async with self._in_sync:
+                waiting, self._waiting = self._waiting, []
+                names = [name for name in dict.fromkeys(name for name, _ in waiting) if name in self._dirty]
+                try:
+                    await self._sync_all(names)
+                except OSError as error:
+                    self.failure = error
             for _, done in waiting:
                 done.set()
 

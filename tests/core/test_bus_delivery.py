@@ -439,3 +439,16 @@ async def test_mail_is_one_engines_view_of_the_log(autojump_clock: MockClock) ->
             assert [held.content for held in other.state.mail.box("ben").values()] == ["before", "after"]
         assert await take(rig, "ben", 2) == ["before", "after"]
         assert not rig.bus.has_mail("ben")
+
+
+async def test_an_acknowledgement_that_nobody_waits_for_is_committed_all_the_same(autojump_clock: MockClock) -> None:
+    """`acknowledge_nowait` returns at once and commits with the next append; a member that is unknown changes nothing."""
+    async with open_rig() as rig:
+        receipt = await rig.bus.send("ann", "ben", "hello")
+        message = await rig.bus.receive("ben")
+        rig.bus.acknowledge_nowait("ben", message.id)
+        assert rig.bus.receipt(receipt.id, "ben").state == "injected"
+        assert (await rig.bus.wait_committed(receipt)).state == "committed"
+        rig.bus.acknowledge_nowait("nobody", message.id)
+        await rig.bus.send("ann", "ben", "again")
+        assert rig.engine.is_settled

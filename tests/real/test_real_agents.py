@@ -65,6 +65,7 @@ async def test_real_agent_calls_its_tool_and_reads_the_result(small_model: Anthr
     assert response.rounds == 2
     assert model.refused == []
     assert [message.role for message in agent.view.messages] == ["user", "assistant", "user", "assistant"]
+    assert [result["content"] for result in agent.view.messages[2].tool_results] == [f"Sunny in {asked[0]}, 21 degrees"]
     assert _broken_rules(agent.view.messages) == []
 
 

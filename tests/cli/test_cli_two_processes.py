@@ -65,7 +65,8 @@ def test_a_person_approves_from_another_process(hosted: tuple[Path, Host], run: 
     """An approval from outside opens the gate of the host's member; the same one again changes nothing."""
     root, _ = hosted
     assert run("approve", root, "r1", "--feedback", "go on") == (0, "r1 is approved: ann goes on\n", "")
-    assert run("approve", root, "r1", "--feedback", "go on")[0] == 0
+    again = run("approve", root, "r1", "--feedback", "go on")
+    assert again[0] == 0, again
     members = {member["name"]: member for member in json.loads(run("status", root, "--json")[1])["members"]}
     assert members["ann"]["plan"]["approved"] == "r1"
 

@@ -26,7 +26,7 @@ async def test_slow_work_is_noticed() -> None:
     assert await offload(threading.current_thread) is not threading.current_thread()
 
 
-async def test_one_hiccup_is_soon_forgotten() -> None:
+def test_one_hiccup_is_soon_forgotten() -> None:
     """A single very long run counts as ten limits at most."""
     offload = Offload()
     offload.recent_seconds = 0.0

@@ -194,9 +194,11 @@ class Engine:
             self._fail_waiting()
 
     async def watch(self) -> None:
-        """Let the owner look whenever another process has appended; runs until cancelled."""
-        while True:
+        """Let the owner look whenever another process has appended; runs until the engine is closed."""
+        while not self._closing:
             await self._journal.wait_grown(self._journal.head_seq)
+            if self._closing:  # somebody appended in the moment of the close: not ours to read any more
+                return
             self._look = True
             self._wake.unpark()
             await self.park(_LOOKED)

@@ -37,6 +37,8 @@ INTERRUPTED = "(interrupted before an answer)"
 STOPPED = "(ended the turn)"
 GO_ON = "(go on)"
 CUT_OFF = "Your reply was cut off at its token limit. Go on from where it stopped, in smaller steps."
+MAX_CUT_OFF = 3
+"""How often a turn goes on after a reply that was cut off even at its larger limit; a model that never ends would pay for all rounds."""
 LAST_ROUND = "You have used up the rounds of this turn. Call no tool now: say what is done, what is not, and what comes next."
 
 
@@ -171,7 +173,7 @@ class AgentLoop:
     async def _turn(self) -> AgentResponse:
         options, surroundings = self.config.options, self._surroundings
         usage, results = Usage(), list[ToolResult]()
-        pauses = rounds = 0
+        pauses = rounds = cut_off = 0
         while True:
             rounds += 1
             last_round = rounds >= options.max_rounds
@@ -192,7 +194,8 @@ class AgentLoop:
             if reply.stop_reason == "pause_turn" and pauses < options.max_pauses:
                 pauses += 1
                 continue
-            if reply.stop_reason == "max_tokens" and rounds + 1 < options.max_rounds:
+            if reply.stop_reason == "max_tokens" and cut_off < MAX_CUT_OFF and rounds + 1 < options.max_rounds:
+                cut_off += 1
                 self._append_text(CUT_OFF)
                 continue
             await self._sync()

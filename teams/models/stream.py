@@ -1,9 +1,10 @@
 """The events of one streamed answer, put together to a reply.
 
-Laws: pure, no I/O; a block that did not end is not in the reply, nor is a tool call that the limit cut off; signatures and
-inputs come out as they came in; null fields are left out, since the provider refuses them when the block is sent back.
-Stop reasons that this version does not know are kept in `stop_note` and treated as `tool_use` when there are complete
-calls (they must be answered) and as `end_turn` otherwise.
+Laws: pure, no I/O; deltas and ends go by the index of their block (llama.cpp leaves all blocks open until the answer ends); a
+block that did not end is not in the reply, nor is a tool call that the limit cut off; signatures and inputs come out as they
+came in; null fields are left out, since the provider refuses them when the block is sent back. Stop reasons that this version
+does not know are kept in `stop_note` and treated as `tool_use` when there are complete calls (they must be answered) and as
+`end_turn` otherwise.
 """
 
 import json
@@ -30,8 +31,7 @@ class StreamAssembler:
 
     def __init__(self) -> None:
         self._blocks: list[dict[str, Any]] = []
-        self._pieces: dict[str, list[str]] = {}
-        self._open: dict[str, Any] | None = None
+        self._open: dict[int, tuple[dict[str, Any], dict[str, list[str]]]] = {}  # index -> (block, pieces of its fields)
         self._torso = False  # the last block is a call whose input did not end
         self._usage: dict[str, int] = {}
         self._stop_reason = ""
@@ -46,12 +46,11 @@ class StreamAssembler:
         """
         kind = event.get("type")
         if kind == "content_block_delta":
-            return self._take_delta(event["delta"])
+            return self._take_delta(event.get("index", 0), event["delta"])
         if kind == "content_block_start":
-            self._open = dict(event["content_block"])
-            self._pieces = {}
+            self._open[event.get("index", 0)] = dict(event["content_block"]), {}
         elif kind == "content_block_stop":
-            self._close_block()
+            self._close_block(event.get("index", 0))
         elif kind == "message_start":
             message = event["message"]
             self._model = message.get("model") or ""
@@ -83,28 +82,31 @@ class StreamAssembler:
             reason = "tool_use" if any(block["type"] == "tool_use" for block in content) else "end_turn"
         return ModelReply(tuple(content), cast("StopReason", reason), Usage(**self._usage), self._model, note)
 
-    def _take_delta(self, delta: Mapping[str, Any]) -> str:
+    def _take_delta(self, index: int, delta: Mapping[str, Any]) -> str:
         kind = delta.get("type")
-        if self._open is None:
+        if index not in self._open:
             raise ModelConnectionError("the answer is out of order: a delta outside of a content block")
+        block, pieces = self._open[index]
         if fields := _TEXT_DELTAS.get(str(kind)):
             piece: str = delta[fields[0]]
-            self._pieces.setdefault(fields[1], []).append(piece)
+            pieces.setdefault(fields[1], []).append(piece)
             return piece if kind == "text_delta" else ""
         if kind == "citations_delta":
-            self._open["citations"] = [*(self._open.get("citations") or []), delta["citation"]]
+            block["citations"] = [*(block.get("citations") or []), delta["citation"]]
         elif kind == "compaction_delta":
-            self._open.update({name: value for name, value in delta.items() if name != "type"})
+            block.update({name: value for name, value in delta.items() if name != "type"})
         return ""
 
-    def _close_block(self) -> None:
-        block, self._open = self._open, None
-        if block is None:
+    def _close_block(self, index: int) -> None:
+        if index not in self._open:
             raise ModelConnectionError("the answer is out of order: a content block ended that had not begun")
-        for name, pieces in self._pieces.items():
+        block, pieces = self._open.pop(index)
+        if block["type"] == "tool_use":
+            block.setdefault("input", {})  # some endpoints leave it out of the start
+        for name, parts in pieces.items():
             if name != "input":
-                block[name] = (block.get(name) or "") + "".join(pieces)
-            elif joined := "".join(pieces):
+                block[name] = (block.get(name) or "") + "".join(parts)
+            elif joined := "".join(parts):
                 try:
                     block["input"] = json.loads(joined)
                 except ValueError:

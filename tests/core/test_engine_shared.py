@@ -226,3 +226,23 @@ async def test_more_requests_than_are_remembered_can_close_at_once(autojump_cloc
         await rig.engine.submit(ChangeStatus("zoe", MemberEvent.exited, None))
         assert len(rig.engine.state.requests) == 0
         await rig.bus.send("zoe", "ann", "still here")
+
+
+class Rung(MemoryJournal):
+    """A journal that says it has grown when the test rings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bell = trio.Event()
+
+    async def wait_grown(self, after_seq: int) -> None:
+        """Wait for the bell."""
+        await self.bell.wait()
+
+
+async def test_an_append_of_another_in_the_moment_of_the_close_is_no_error(autojump_clock: MockClock) -> None:
+    """Growth that is noticed while the engine closes ends the watch, and does not end the block with an error."""
+    journal = Rung()
+    async with open_rig(journal):
+        await wait_all_tasks_blocked()
+        journal.bell.set()

@@ -195,7 +195,7 @@ class Engine:
 
     async def watch(self) -> None:
         """Let the owner look whenever another process has appended; runs until the engine is closed."""
-        while not self._closing:
+        while True:
             await self._journal.wait_grown(self._journal.head_seq)
             if self._closing:  # somebody appended in the moment of the close: not ours to read any more
                 return

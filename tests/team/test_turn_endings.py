@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from teams import AgentOptions, ScriptedModel, TeamOptions, open_team, tool
+from teams import AgentConfig, AgentLoop, AgentOptions, ScriptedModel, TeamOptions, open_team, tool
 from teams.errors import ContextOverflow, Overloaded
 from teams.loop import CUT_OFF, REFUSED, SAID_NOTHING
 from teams.models.base import ModelRequest
@@ -121,3 +121,17 @@ async def test_last_round_hands_back_a_summary_without_tools(autojump_clock: Moc
     assert "used up the rounds" in spoken(requests[3].messages[-1])
     assert RAN == ["look"] * 3
     assert requests[4].messages[-2].text == "half done"
+
+
+async def test_turn_ends_when_replies_are_cut_off_again_and_again(autojump_clock: MockClock) -> None:
+    """A model that never comes to an end is asked to go on three times, and then the turn is over."""
+    calls = 0
+
+    def endless(_: ModelRequest) -> Reply:
+        nonlocal calls
+        calls += 1
+        return say("and so on").stopping("max_tokens")
+
+    response = await AgentLoop(AgentConfig(model=ScriptedModel(endless))).run("tell me everything")
+    assert response.stop_reason == "max_tokens"
+    assert calls == 2 * (1 + 3)  # each with the usual limit, and again with the larger one

@@ -171,6 +171,7 @@ class Engine:
 
     # -- the owner of the journal -------------------------------------------
 
+    @trio.lowlevel.enable_ki_protection  # a Ctrl-C goes to the caller's own task and never between an append and its fold
     async def run(self) -> None:
         """Carry out commands until `aclose`; exactly one task runs this.
 

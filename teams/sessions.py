@@ -74,6 +74,7 @@ class SessionStore:
         """Return the time for a line, UTC."""
         return utc_now_text(self._wall_clock())
 
+    @trio.lowlevel.enable_ki_protection
     def write(self, name: str, line: bytes) -> None:
         """Append a line: at once where the file is there, with the first `sync` where it is not, since making a file may take long."""
         if self._directory is None:
@@ -147,6 +148,7 @@ class SessionStore:
                 os.close(descriptor)
             self._files.clear()
 
+    @trio.lowlevel.enable_ki_protection  # a Ctrl-C between two steps would tear what is written from what is to be written
     async def _sync_all(self, names: Sequence[str]) -> None:
         self._syncing = frozenset(names)
         for name in names:

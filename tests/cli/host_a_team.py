@@ -9,6 +9,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from teams import MemberOptions, ScriptedModel, open_team
 from teams.models.script import call
+from teams.testing.team import wait_for
 from tests.cli.team_on_disk import PLAN, reviewer
 
 
@@ -24,6 +25,7 @@ async def main(root: Path) -> None:
             break
         task = await team.tasks.create("Mend it")
         await team.tasks.claim(task.id, "ann")
+        await wait_for(team, lambda: not team.manager.anybody_awake and not team.state.mail.unread)
         print("ready", flush=True)
         await trio.to_thread.run_sync(sys.stdin.read)
 

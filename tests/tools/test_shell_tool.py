@@ -132,8 +132,9 @@ async def test_cancellation_kills_the_whole_family(tmp_path: Path, witness: Witn
         nursery.start_soon(_bash, tmp_path, _family(kind, witness.path))
         pids = (await witness.said()).split()
         nursery.cancel_scope.cancel()
+    while late := await witness.said():  # a descendant that spoke between the first words and its end
+        pids += late.split()
     assert pids
-    assert await witness.said() == b""
     assert all(_dead(int(pid)) for pid in pids)
     _no_child_left()
 

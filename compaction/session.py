@@ -1,8 +1,9 @@
 """An agent's transcript on disk: JSON Lines that are only ever appended to.
 
-Laws: a line is a header, a message or a compaction checkpoint; nothing written is changed. What an agent sees after loading is what the
-newest complete checkpoint holds, and every message after it. A line that was cut while it was written counts as not written, so a crash
-inside a checkpoint leaves the view before it. A damaged line in the middle is reported and left out; mail once injected stays known.
+Laws: a line is a header, a message, a compaction checkpoint or a rewind; nothing written is changed. What an agent sees after loading is
+what the newest complete checkpoint holds, and every message after it. A line that was cut while it was written counts as not written, so
+a crash inside a checkpoint leaves the view before it. A rewind takes the view back to what it was before a checkpoint, in an epoch of its
+own; what came since stays in the file. A damaged line in the middle is reported and left out; mail once injected stays known.
 
 Encoding, decoding and loading are pure. `compaction.sessionfile` does the input and output.
 """
@@ -11,8 +12,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
+from compaction.carried import NOTHING_CARRIED, Carried, MemoryKind
 from compaction.compactor import Checkpoint
 from compaction.errors import NotASession
+from compaction.repair import drop_thinking
 from compaction.transcript import ModelMessage, message_from_wire
 from compaction.view import View
 
@@ -21,11 +24,12 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # 
 
 
 class Header(NamedTuple):
-    """The first line: whose transcript it is, and since when (UTC, ISO 8601)."""
+    """The first line: whose transcript it is, since when (UTC, ISO 8601), and from which one it was forked."""
 
     agent: str
     created_at: str
     version: int = FORMAT_VERSION
+    forked_from: str = ""
 
 
 class Entry(NamedTuple):
@@ -44,7 +48,7 @@ class Entry(NamedTuple):
 
 
 class StoredCheckpoint(NamedTuple):
-    """A compaction as it was read back; `replaces` and the tokens are for people."""
+    """A compaction as it was read back; `replaces`, `facts` and the tokens are for people."""
 
     epoch: int
     trigger: str
@@ -53,19 +57,29 @@ class StoredCheckpoint(NamedTuple):
     tokens_after: int
     replaces: int
     messages: tuple[ModelMessage, ...]
-    task_blocks: int | None
-    removed_messages: int
+    carried: Carried
+    at: str
+    facts: Mapping[str, Any] = {}
+    damage: str = ""
+
+
+class Rewind(NamedTuple):
+    """The view goes back to what it was before the checkpoint of this epoch; from here on it is of epoch `to_epoch`."""
+
+    before_epoch: int
+    to_epoch: int
     at: str
 
 
-Line = Header | Entry | StoredCheckpoint
+Line = Header | Entry | StoredCheckpoint | Rewind
 
 
 class LoadedSession(NamedTuple):
     """What a session holds.
 
     `mail_ids` are all ids ever injected, also by messages that a compaction removed; `last_usage` is that of the newest reply since the
-    newest checkpoint; `damaged` names lines (from 1) that were left out; `torn` tells that the last line was cut.
+    newest checkpoint; `damaged` names lines (from 1) that were left out; `torn` tells that the last line was cut. `transcript` is every
+    message that ever was said, also those that the view does not show any more; `checkpoints` are all compactions, the oldest first.
     """
 
     header: Header
@@ -74,6 +88,8 @@ class LoadedSession(NamedTuple):
     last_usage: Mapping[str, int] | None
     damaged: tuple[tuple[int, str], ...]
     torn: bool
+    transcript: tuple[ModelMessage, ...] = ()
+    checkpoints: tuple[StoredCheckpoint, ...] = ()
 
     @property
     def messages(self) -> Sequence[ModelMessage]:
@@ -88,7 +104,8 @@ class LoadedSession(NamedTuple):
 
 def encode_header(header: Header) -> bytes:
     """Return the first line of a session."""
-    return _line({"type": "session", "version": header.version, "agent": header.agent, "created_at": header.created_at})
+    fields = {"type": "session", "version": header.version, "agent": header.agent, "created_at": header.created_at}
+    return _line({**fields, "forked_from": header.forked_from} if header.forked_from else fields)
 
 
 def encode_message(entry: Entry) -> bytes:
@@ -107,7 +124,8 @@ def encode_message(entry: Entry) -> bytes:
 
 def encode_checkpoint(checkpoint: Checkpoint, at: str) -> bytes:
     """Return a compaction as a line that holds the whole new view."""
-    fields = {
+    carried = checkpoint.carried
+    fields: dict[str, Any] = {
         "type": "compaction",
         "epoch": checkpoint.epoch,
         "trigger": checkpoint.trigger.value,
@@ -115,11 +133,22 @@ def encode_checkpoint(checkpoint: Checkpoint, at: str) -> bytes:
         "tokens_before": checkpoint.tokens_before,
         "tokens_after": checkpoint.tokens_after,
         "replaces": checkpoint.replaces,
-        "task_blocks": checkpoint.task_blocks,
-        "removed_messages": checkpoint.removed_messages,
+        **{key: value for key, value in carried._asdict().items() if key != "record" and value != NOTHING_CARRIED._asdict()[key]},
+        "cost": checkpoint.cost._asdict(),
+        "moved": [list(moved) for moved in checkpoint.moved],
         "at": at,
     }
-    return f'{_json(fields)[:-1]},"messages":[{",".join(message.json for message in checkpoint.messages)}]}}\n'.encode()
+    if checkpoint.summary_usage:
+        fields["summary_usage"] = dict(checkpoint.summary_usage)
+    if checkpoint.summary_failure:
+        fields["summary_failure"] = checkpoint.summary_failure
+    record = "" if carried.record is None else f',"record":{carried.record.model_dump_json(exclude_defaults=True)}'
+    return f'{_json(fields)[:-1]}{record},"messages":[{",".join(message.json for message in checkpoint.messages)}]}}\n'.encode()
+
+
+def encode_rewind(rewind: Rewind) -> bytes:
+    """Return a rewind as a line."""
+    return _line({"type": "rewind", "before_epoch": rewind.before_epoch, "to_epoch": rewind.to_epoch, "at": rewind.at})
 
 
 def decode(line: bytes) -> Line:
@@ -153,7 +182,24 @@ def load(lines: Iterable[bytes]) -> LoadedSession:
             state.take(number, decode(line))
         except ValueError as error:
             state.reject(number, str(error), torn=position == len(numbered) and not line.endswith(b"\n"))
-    return LoadedSession(header, state.finish(), frozenset(state.mail_ids), state.last_usage, tuple(state.damaged), state.torn)
+    view = state.finish()
+    return LoadedSession(
+        header,
+        view,
+        frozenset(state.mail_ids),
+        state.last_usage,
+        tuple(state.damaged),
+        state.torn,
+        tuple(state.transcript),
+        tuple(state.checkpoints),
+    )
+
+
+class _Before(NamedTuple):
+    """A view as it was when a checkpoint replaced it."""
+
+    messages: tuple[ModelMessage, ...]
+    carried: Carried
 
 
 class _Loading:
@@ -164,22 +210,46 @@ class _Loading:
         self.last_usage: Mapping[str, int] | None = None
         self.damaged: list[tuple[int, str]] = []
         self.torn = False
-        self._checkpoint: StoredCheckpoint | None = None
+        self.transcript: list[ModelMessage] = []
+        self.checkpoints: list[StoredCheckpoint] = []
+        self._before: dict[int, _Before] = {}
+        self._carried = NOTHING_CARRIED
         self._messages: list[ModelMessage] = []
         self._epoch = 0
         self._trusted = True
 
     def take(self, number: int, line: Line) -> None:
         """Add a line."""
-        if isinstance(line, Header):
-            self.reject(number, "a second header", torn=False)
+        match line:
+            case Header():
+                self.reject(number, "a second header", torn=False)
+            case StoredCheckpoint():
+                self._take_checkpoint(number, line)
+            case Rewind():
+                self._take_rewind(number, line)
+            case Entry():
+                self._take_entry(line)
+
+    def _take_checkpoint(self, number: int, line: StoredCheckpoint) -> None:
+        self._before[line.epoch] = _Before(tuple(self._messages), self._carried)
+        self._messages, self._carried = list(line.messages), line.carried
+        self._epoch, self._trusted, self.last_usage = line.epoch, True, None
+        self.checkpoints.append(line)
+        if line.damage:
+            self.damaged.append((number, line.damage))
+
+    def _take_rewind(self, number: int, line: Rewind) -> None:
+        before = self._before.get(line.before_epoch)
+        if before is None:
+            self.reject(number, f"a rewind to before epoch {line.before_epoch}, which has no checkpoint", torn=False)
             return
-        if isinstance(line, StoredCheckpoint):
-            self._checkpoint, self._messages = line, list(line.messages)
-            self._epoch, self._trusted, self.last_usage = line.epoch, True, None
-            return
+        self._messages, self._carried = list(drop_thinking(before.messages)), before.carried
+        self._epoch, self._trusted, self.last_usage = line.to_epoch, True, None
+
+    def _take_entry(self, line: Entry) -> None:
         self.mail_ids.update(line.mail)
         self._messages.append(line.message)
+        self.transcript.append(line.message)
         if line.usage is not None:
             self.last_usage = line.usage
         if line.epoch != self._epoch:  # its checkpoint is lost: thinking in it is bound to a list that is not there
@@ -196,13 +266,7 @@ class _Loading:
 
     def finish(self) -> View:
         """Return the view; one that cannot be trusted is repaired when it is next prepared."""
-        found = self._checkpoint
-        view = View(
-            self._messages,
-            epoch=self._epoch,
-            task_blocks=found.task_blocks if found else None,
-            removed_messages=found.removed_messages if found else 0,
-        )
+        view = View(self._messages, epoch=self._epoch, carried=self._carried)
         if not self._trusted:
             view.distrust()
         return view
@@ -223,11 +287,13 @@ def _header(line: bytes) -> Header:
 def _read(fields: dict[str, Any]) -> Line:
     match fields.get("type"):
         case "session":
-            return Header(str(fields["agent"]), str(fields["created_at"]), int(fields["version"]))
+            return Header(str(fields["agent"]), str(fields["created_at"]), int(fields["version"]), str(fields.get("forked_from", "")))
         case "message":
             return _read_message(fields)
         case "compaction":
             return _read_checkpoint(fields)
+        case "rewind":
+            return Rewind(int(fields["before_epoch"]), int(fields["to_epoch"]), str(fields.get("at", "")))
         case other:
             raise ValueError(f"unknown type {other!r}")
 
@@ -246,7 +312,7 @@ def _read_message(fields: dict[str, Any]) -> Entry:
 
 
 def _read_checkpoint(fields: dict[str, Any]) -> StoredCheckpoint:
-    task_blocks = fields.get("task_blocks")
+    carried, damage = _read_carried(fields)
     return StoredCheckpoint(
         int(fields["epoch"]),
         str(fields.get("trigger", "")),
@@ -255,10 +321,40 @@ def _read_checkpoint(fields: dict[str, Any]) -> StoredCheckpoint:
         int(fields.get("tokens_after", 0)),
         int(fields.get("replaces", 0)),
         tuple(message_from_wire(message) for message in fields["messages"]),
-        None if task_blocks is None else int(task_blocks),
-        int(fields.get("removed_messages", 0)),
+        carried,
         str(fields.get("at", "")),
+        {key: fields[key] for key in ("cost", "moved", "summary_usage", "summary_failure") if key in fields},
+        damage,
     )
+
+
+def _read_carried(fields: Mapping[str, Any]) -> tuple[Carried, str]:
+    """Return what a view carries, and what was wrong with its record, if it could not be read."""
+    kind = str(fields.get("memory_kind", ""))
+    state: list[int] | None = fields.get("state_block")
+    task_blocks = fields.get("task_blocks")
+    record, damage = None, ""
+    if fields.get("record") is not None:
+        from compaction.record import CompressedHistory  # brings pydantic, 0.1 s, which a session without compactions does not need
+
+        try:
+            record = CompressedHistory.model_validate(fields["record"])
+        except ValueError as error:
+            damage = f"the record of epoch {fields.get('epoch')} was left out: {str(error).splitlines()[0]}"
+    carried = Carried(
+        task_blocks=None if task_blocks is None else int(task_blocks),
+        memory_blocks=int(fields.get("memory_blocks", 0)),
+        memory_kind=cast("MemoryKind", kind) if kind in _KINDS else "",
+        state_block=None if state is None else (int(state[0]), int(state[1])),
+        recorded=int(fields.get("recorded", 0)),
+        record=record,
+        summary=str(fields.get("summary", "")),
+        removed_messages=int(fields.get("removed_messages", 0)),
+    )
+    return carried, damage
+
+
+_KINDS = frozenset({"summary", "digest", "record"})
 
 
 def _json(fields: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import overload
 
+from compaction.carried import NOTHING_CARRIED, Carried
 from compaction.cleaning import ID_PATTERN, is_clean
 from compaction.tokens import NOTHING, Weight, weigh
 from compaction.transcript import SERVER_CALL_TYPES, ModelMessage, is_server_result
@@ -59,22 +60,22 @@ class View:
     Args:
         messages: what it begins with.
         epoch: how many edits came before.
-        task_blocks: how many leading blocks of the first message are the agent's task; all of them when None.
-        removed_messages: how many messages were removed by earlier edits, in all.
+        carried: what those edits left beside the messages.
     """
 
-    __slots__ = ("_flow", "_items", "_weight", "epoch", "removed_messages", "size_bytes", "task_blocks")
+    __slots__ = ("_flow", "_items", "_weight", "calls_in_turn", "carried", "epoch", "size_bytes", "tool_run")
 
-    def __init__(
-        self, messages: Iterable[ModelMessage] = (), *, epoch: int = 0, task_blocks: int | None = None, removed_messages: int = 0
-    ) -> None:
+    def __init__(self, messages: Iterable[ModelMessage] = (), *, epoch: int = 0, carried: Carried = NOTHING_CARRIED) -> None:
         self._items: list[ModelMessage] = []
         self._weight = NOTHING
         self._flow = _Flow()
         self.epoch = epoch
-        self.task_blocks = task_blocks
-        self.removed_messages = removed_messages
+        self.carried = carried
         self.size_bytes = 0
+        self.calls_in_turn = 0
+        """How many tools were called since the last message of the user."""
+        self.tool_run = 0
+        """How many of the newest messages are nothing but calls and their results."""
         for message in messages:
             self.append(message)
 
@@ -112,15 +113,21 @@ class View:
         self._weight = self._weight.plus(weigh(message))
         self.size_bytes += message.size_bytes + 1
         self._flow.follow(message)
+        self._count(message)
 
-    def replace(self, messages: Iterable[ModelMessage], *, task_blocks: int | None = None, removed_messages: int = 0) -> "View":
+    def _count(self, message: ModelMessage) -> None:
+        if message.role == "assistant":
+            calls = len(message.tool_calls)
+            self.calls_in_turn += calls
+            self.tool_run = self.tool_run + 1 if calls else 0
+        elif message.tool_results:
+            self.tool_run = self.tool_run + 1 if len(message.tool_results) == len(message.content) else 0
+        else:
+            self.calls_in_turn = self.tool_run = 0
+
+    def replace(self, messages: Iterable[ModelMessage], carried: Carried) -> "View":
         """Return another view, of the next epoch; this one stays as it is."""
-        return View(
-            messages,
-            epoch=self.epoch + 1,
-            task_blocks=self.task_blocks if task_blocks is None else task_blocks,
-            removed_messages=self.removed_messages + removed_messages,
-        )
+        return View(messages, epoch=self.epoch + 1, carried=carried)
 
     def distrust(self) -> None:
         """Have the next preparation repair this view and start a new epoch, because what it was made from was damaged."""

@@ -72,14 +72,14 @@ def trim(
         limits: where to stop.
         tokens: the model's tokens of a weight.
         task_blocks: how many leading blocks of the first message are the task; all when None.
-        removed_before: how many messages earlier edits removed; where it is not 0, a marker stands right after the task.
+        removed_before: how many messages earlier edits removed; the marker counts them too.
 
     Raises:
         ValueError: there are no messages.
     """
     if not messages:
         raise ValueError("cannot trim a list without messages")
-    parts = _take_apart(messages, task_blocks, removed_before)
+    parts = _take_apart(messages, task_blocks)
     keep_from, carried = _drop(parts, limits, tokens)
     removed = _removed(parts, keep_from, carried)
     count = removed_before + sum(len(span) for span in removed)
@@ -108,10 +108,10 @@ def trim(
     )
 
 
-def _take_apart(messages: Sequence[ModelMessage], task_blocks: int | None, removed_before: int) -> _Parts:
+def _take_apart(messages: Sequence[ModelMessage], task_blocks: int | None) -> _Parts:
     first = messages[0].content
     size = len(first) if task_blocks is None else max(1, min(task_blocks, len(first)))
-    rest = first[size + 1 if removed_before else size :]
+    rest = first[size:]
     task = messages[0] if size == len(first) else ModelMessage("user", first[:size])
     spare: list[tuple[range, list[ModelMessage]]] = []
     if rest:  # user messages that an earlier edit put behind the task

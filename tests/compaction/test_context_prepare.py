@@ -9,7 +9,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction.compactor import Checkpoint, Compactor, Plan, Prepared
+from compaction.compactor import Around, Checkpoint, Compactor, Plan, Prepared
 from compaction.errors import NoRoomForMessages
 from compaction.layers.trim import MARKER
 from compaction.models import ModelFacts, model_facts
@@ -166,37 +166,38 @@ async def test_trigger_is_over_its_share_only() -> None:
     view = View([user("go"), *rounds_of(60, 400)])
     door = compactor(100_000)
     used = door.used_tokens(view)
-    assert (await compactor(used * 10 // 7 + 10).prepare(view)).checkpoint is None
+    quiet = {"all_tools_messages": 9_999, "turn_tool_calls": 9_999}
+    assert (await compactor(used * 10 // 7 + 10, **quiet).prepare(view)).checkpoint is None
     window = used * 10 // 7 - 10
     checkpoint = (await compactor(window).prepare(view)).checkpoint
     assert checkpoint is not None
     assert checkpoint.trigger is Cause.SIZE
-    assert checkpoint.layers == ("trim",)
+    assert checkpoint.layers == ("digest",)
     assert checkpoint.tokens_before == used
     assert checkpoint.tokens_after <= window // 2
     assert (await compactor(window, enabled=False).prepare(view)).checkpoint is None
 
 
-async def test_trim_marks_what_it_removed_once() -> None:
-    """The marker behind the task counts all that was ever removed, and there is one of it, also after a second compaction."""
+async def test_what_compaction_wrote_stands_between_the_task_and_the_rest_once() -> None:
+    """Behind the task there is one memory and one marker that counts all that was ever removed, also after a third compaction."""
     door = compactor(4_000)
     view = View([user("the task"), *rounds_of(60, 400)])
-    view = (await door.prepare(view)).view
-    first = view.removed_messages
-    assert first > 0
-    assert view.messages[0].content == ({"type": "text", "text": "the task"}, {"type": "text", "text": MARKER.format(count=first)})
-    for message in [assistant("well"), user("now another thing"), *rounds_of(3), *rounds_of(40, 400)[6:]]:
-        view.append(message)
-    view = (await door.prepare(view)).view
-    assert view.removed_messages > first
-    blocks = [block["text"] for block in view.messages[0].content]
-    assert blocks == ["the task", MARKER.format(count=view.removed_messages), "now another thing"]
-    for message in rounds_of(80, 400)[80:]:
-        view.append(message)
-    view = (await door.prepare(view)).view
+    removed = 0
+    for more in ([], [assistant("well"), user("now another thing"), *rounds_of(3), *rounds_of(40, 400)[6:]], rounds_of(80, 400)[80:]):
+        for message in more:
+            view.append(message)
+        view = (await door.prepare(view)).view
+        carried = view.carried
+        assert carried.removed_messages > removed
+        removed = carried.removed_messages
+        blocks = [block["text"] for block in view.messages[0].content]
+        written = blocks[1 : 1 + carried.memory_blocks]
+        assert blocks[0] == "the task"
+        assert written[-1] == MARKER.format(count=removed)
+        assert sum(text.startswith(MARKER[:5]) for text in blocks) == 1
+        assert blocks[1 + carried.memory_blocks :] == (["now another thing"] if view.epoch > 1 else [])
+        assert len(written) == len(set(written)) == 2
     assert view.epoch == 3
-    blocks = [block["text"] for block in view.messages[0].content]
-    assert blocks == ["the task", MARKER.format(count=view.removed_messages), "now another thing"]
 
 
 async def test_no_window_slides() -> None:
@@ -221,7 +222,10 @@ async def test_nothing_shrank_is_no_event() -> None:
     plans: list[Plan] = []
     done: list[Checkpoint] = []
     door = Compactor(
-        CompactionOptions(), facts=ModelFacts(name="test", window_tokens=1_000), reply_tokens=0, hooks=(plans.append, done.append)
+        CompactionOptions(),
+        facts=ModelFacts(name="test", window_tokens=1_000),
+        reply_tokens=0,
+        around=Around(pre_compact=plans.append, post_compact=done.append),
     )
     view = View([user("many words " * 900)])
     prepared = await door.prepare(view)
@@ -229,7 +233,7 @@ async def test_nothing_shrank_is_no_event() -> None:
     assert prepared.checkpoint is None
     assert prepared.over_tokens == door.used_tokens(view) - 950
     assert (await door.prepare(view)).over_tokens == prepared.over_tokens
-    assert len(plans) == 1
+    assert plans == []
     assert done == []
 
 
@@ -250,7 +254,12 @@ async def test_hooks_stand_around_an_edit() -> None:
         await trio.lowlevel.checkpoint()
         seen.append(plan.trigger)
 
-    door = Compactor(CompactionOptions(), facts=ModelFacts(name="test", window_tokens=2_000), reply_tokens=0, hooks=(before, seen.append))
+    door = Compactor(
+        CompactionOptions(),
+        facts=ModelFacts(name="test", window_tokens=2_000),
+        reply_tokens=0,
+        around=Around(pre_compact=before, post_compact=seen.append),
+    )
     prepared = await door.prepare(View([user("go"), *rounds_of(40, 400)]))
     assert seen == [Cause.SIZE, prepared.checkpoint]
 

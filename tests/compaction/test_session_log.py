@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compaction.carried import Carried
 from compaction.compactor import Checkpoint
 from compaction.errors import NotASession, SessionError
-from compaction.session import Entry, Header, encode_checkpoint, encode_header, encode_message, load
+from compaction.record import CompressedHistory, Constraint
+from compaction.session import Entry, Header, Rewind, encode_checkpoint, encode_header, encode_message, encode_rewind, load
 from compaction.sessionfile import SessionFile
 from compaction.transcript import ModelMessage
 from compaction.triggers import Cause
@@ -26,6 +28,18 @@ def line(message: ModelMessage, *, epoch: int = 0, mail: Sequence[str] = (), usa
     return encode_message(Entry(message, AT, epoch, tuple(mail), usage, "end_turn" if usage else None, "m" if usage else None))
 
 
+CARRIED = Carried(
+    task_blocks=1,
+    memory_blocks=2,
+    memory_kind="summary",
+    state_block=(2, 1),
+    recorded=3,
+    record=CompressedHistory(user_statements=("die Aufgabe 🚀",), constraints=(Constraint(text="never", status="revoked"),)),
+    summary="what was",
+    removed_messages=7,
+)
+
+
 def checkpoint(*messages: ModelMessage, epoch: int = 1) -> bytes:
     """Return a compaction as a line."""
     return encode_checkpoint(
@@ -37,8 +51,7 @@ def checkpoint(*messages: ModelMessage, epoch: int = 1) -> bytes:
             tokens_after=100,
             replaces=9,
             messages=messages,
-            task_blocks=1,
-            removed_messages=7,
+            carried=CARRIED,
         ),
         AT,
     )
@@ -52,6 +65,8 @@ LINES = [
     checkpoint(user("die Aufgabe 🚀"), assistant("kurz"), user("weiter")),
     line(assistant(call("a")), epoch=1, usage=USAGE),
     line(user(result("a", "é")), epoch=1, mail=["m4"]),
+    encode_rewind(Rewind(before_epoch=1, to_epoch=2, at=AT)),
+    line(assistant("anders"), epoch=2),
 ]
 
 
@@ -69,15 +84,39 @@ def test_messages_are_read_back_as_they_were(messages: list[ModelMessage], mail:
 
 def test_loading_starts_at_the_newest_checkpoint() -> None:
     """The view is what the checkpoint holds and what came after; mail ids of all time are known."""
-    loaded = load(LINES)
+    loaded = load(LINES[:7])
     assert loaded.header == Header("ann", AT)
     assert loaded.messages == [user("die Aufgabe 🚀"), assistant("kurz"), user("weiter"), assistant(call("a")), user(result("a", "é"))]
     assert loaded.epoch == 1
-    assert (loaded.view.task_blocks, loaded.view.removed_messages) == (1, 7)
+    assert loaded.view.carried == CARRIED
+    assert [stored.trigger for stored in loaded.checkpoints] == ["size"]
+    assert len(loaded.transcript) == 5, "what the checkpoint replaced is still there to be recalled"
     assert loaded.mail_ids == {"m1", "m2", "m3", "m4"}
     assert loaded.last_usage == USAGE
     assert loaded.view.sendable
     assert load(LINES[:5]).last_usage is None, "a usage from before the checkpoint says nothing of the view"
+
+
+def test_a_rewind_goes_back_to_before_a_checkpoint() -> None:
+    """The view is what it was before the checkpoint, in a new epoch and without thinking; what came since is still in the transcript."""
+    loaded = load(LINES)
+    assert loaded.messages == [user("die Aufgabe 🚀"), assistant("ja"), user("weiter"), assistant("anders")]
+    assert (loaded.epoch, loaded.view.sound, loaded.damaged) == (2, True, ())
+    assert loaded.view.carried == Carried()
+    assert assistant(call("a")) in loaded.transcript
+    assert loaded.mail_ids == {"m1", "m2", "m3", "m4"}
+    lost = load([*LINES[:4], *LINES[7:]])
+    assert lost.damaged == ((5, "a rewind to before epoch 1, which has no checkpoint"),)
+
+
+def test_a_record_that_cannot_be_read_is_left_out_and_named() -> None:
+    """A record of a form that is not known costs the record, not the view."""
+    bad = LINES[4].replace(b'"status":"revoked"', b'"status":"vague"')
+    assert bad != LINES[4]
+    loaded = load([*LINES[:4], bad])
+    assert loaded.view.carried == CARRIED._replace(record=None)
+    assert [number for number, _ in loaded.damaged] == [5]
+    assert loaded.view.sound
 
 
 def test_sessions_without_checkpoints_load() -> None:
@@ -124,7 +163,7 @@ def test_a_list_that_lost_a_line_is_not_trusted() -> None:
 
 def test_a_lost_checkpoint_is_noticed() -> None:
     """Where the checkpoint itself is damaged, the older view goes on, in the epoch of the newest message, and is not trusted."""
-    loaded = load([*LINES[:4], b"garbage\n", *LINES[5:]])
+    loaded = load([*LINES[:4], b"garbage\n", *LINES[5:7]])
     assert [number for number, _ in loaded.damaged] == [5]
     assert len(loaded.messages) == 5
     assert loaded.epoch == 1

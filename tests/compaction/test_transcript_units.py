@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction.budget import ContextBudget
+from compaction.carried import Carried
 from compaction.errors import NoRoomForMessages
 from compaction.options import CompactionOptions
 from compaction.repair import repair
@@ -203,10 +204,10 @@ def test_a_view_may_end_open_or_paused() -> None:
 
 def test_a_replaced_view_leaves_the_old_one() -> None:
     """An edit makes another view, one epoch later; the first one and its snapshots stay."""
-    view = View([user("a"), assistant("b"), user("c")], task_blocks=1)
+    view = View([user("a"), assistant("b"), user("c")], carried=Carried(task_blocks=1))
     snapshot = view.messages
-    other = view.replace([user("a")], removed_messages=2)
-    assert (other.epoch, other.task_blocks, other.removed_messages) == (1, 1, 2)
+    other = view.replace([user("a")], Carried(task_blocks=1, removed_messages=2))
+    assert (other.epoch, other.carried) == (1, Carried(task_blocks=1, removed_messages=2))
     assert (view.epoch, len(view), len(snapshot)) == (0, 3, 3)
     assert copy.copy(snapshot) == [user("a"), assistant("b"), user("c")]
     assert snapshot != [user("a")]

@@ -1,0 +1,142 @@
+"""Take a view apart for an edit, and put the draft together again as what may be sent.
+
+Laws: what the last edit wrote is found by its place and taken out, so nothing that compaction wrote is ever compacted; what comes out is
+valid, begins with the task, and ends where the model may go on.
+"""
+
+from typing import NamedTuple
+
+from compaction.carried import Carried
+from compaction.cleaning import clean
+from compaction.draft import Draft, Frame, StateDigest
+from compaction.layers.arrival import cap
+from compaction.layers.render import render
+from compaction.layers.trim import MARKER, Limits, trim
+from compaction.models import ModelFacts
+from compaction.record import EMPTY_RECORD, CompressedHistory
+from compaction.repair import CONTINUE, drop_thinking, repair
+from compaction.tokens import Weight, count_text, weigh_all
+from compaction.transcript import Block, ModelMessage, open_server_calls, text_blocks
+from compaction.view import View
+
+
+class Assembled(NamedTuple):
+    """A draft as a list of messages, with what the next edit has to know, and by how much it is still too large."""
+
+    messages: list[ModelMessage]
+    carried: Carried
+    trimmed: bool
+    over_tokens: int
+
+
+def take_apart(view: View, facts: ModelFacts, record: CompressedHistory = EMPTY_RECORD, state: StateDigest | None = None) -> Draft:
+    """Return a view as a draft: repaired, without thinking, without what earlier edits wrote.
+
+    Args:
+        record: the facts of everything up to now.
+        state: what the surroundings know; none when None.
+    """
+    carried = view.carried
+    source = without_written(view)
+    size = carried.task_blocks or 0
+    if not size and source and source[0].role == "user":
+        # Counted before neighbours are joined, so that the task does not grow by what follows it.
+        size = sum(1 for block in clean(source[0]).content if block.get("type") != "tool_result")
+    messages = repair(drop_thinking(source), facts)
+    if len(messages) > 1 and messages[-1] is CONTINUE:  # nobody's words; assembling puts it there again where it is needed
+        del messages[-1]
+    first = messages[0].content
+    size = min(size, len(first)) or len(first)
+    rest = first[size:]
+    body = (ModelMessage("user", rest), *messages[1:]) if rest else tuple(messages[1:])
+    return Draft(
+        task=tuple(first[:size]),
+        body=body,
+        record=record,
+        summary=carried.summary,
+        kind=carried.memory_kind,
+        state=StateDigest() if state is None else state,
+        removed_messages=carried.removed_messages,
+    )
+
+
+def without_written(view: View, start: int = 0) -> list[ModelMessage]:
+    """Return the messages from `start` on without the blocks that compaction wrote; messages that held nothing else are left out."""
+    carried = view.carried
+    source: list[ModelMessage] = list(view.messages[start:] if start else view.messages)
+    if carried.state_block is not None and carried.state_block[0] >= start:
+        at, place = carried.state_block
+        source[at - start] = _without(source[at - start], range(place, place + 1))
+    if not start and source and carried.memory_blocks:
+        size = carried.task_blocks or 0
+        source[0] = _without(source[0], range(size, size + carried.memory_blocks))
+    return [message for message in source if message.content] if len(source) > 1 else source
+
+
+def assemble(draft: Draft, frame: Frame, *, memory_tokens: int, must_trim: bool) -> Assembled:
+    """Return the messages of a draft, trimmed where they would not fit.
+
+    Args:
+        memory_tokens: the most that the memory of what was cut, and the state block, may take, each.
+        must_trim: whether to trim down to the target; otherwise only what is over the limit is.
+    """
+    base = int(memory_tokens * 1_000 / max(1, frame.tokens(Weight(1_000))))  # in the unit of the counter
+    memory: list[Block] = [
+        {"type": "text", "text": text}
+        for text in (render(draft.kind, draft.record, draft.summary, draft.state, base) if draft.kind else ())
+    ]
+    state = _within(draft.state.text, base)
+    lead = [*draft.task, *memory]
+    room = frame.limit_tokens - (frame.tokens(weigh_all([ModelMessage("user", text_blocks(state))])) if state else 0)
+    marker: list[Block] = [{"type": "text", "text": MARKER.format(count=draft.removed_messages)}] if draft.removed_messages else []
+    messages = repair([ModelMessage("user", [*lead, *marker]), *draft.body], frame.facts)
+    over_tokens, trimmed, removed = frame.tokens(weigh_all(messages)) - room, False, draft.removed_messages
+    if over_tokens > 0 or must_trim or sum(message.size_bytes + 1 for message in messages) > frame.options.limit_bytes:
+        source = repair([ModelMessage("user", lead), *draft.body], frame.facts)
+        if len(source) > 1 and source[-1] is CONTINUE:  # the newest words are the user's own
+            del source[-1]
+        limits = Limits(min(frame.target_tokens, room), max(1, room), frame.options.limit_bytes)
+        result = trim(source, limits, frame.tokens, task_blocks=len(lead), removed_before=removed)
+        messages = repair(result.messages, frame.facts)
+        over_tokens = frame.tokens(weigh_all(messages)) - room
+        trimmed, removed = bool(result.removed or result.shortened), removed + result.removed_messages
+    carried = Carried(
+        task_blocks=len(draft.task),
+        memory_blocks=len(memory) + (removed > 0),
+        memory_kind=draft.kind,
+        recorded=len(messages),
+        record=draft.record,
+        summary=draft.summary,
+        removed_messages=removed,
+    )
+    messages, carried = _with_state(messages, carried, state)
+    return Assembled(messages, carried, trimmed, max(0, over_tokens))
+
+
+def _with_state(messages: list[ModelMessage], carried: Carried, state: str) -> tuple[list[ModelMessage], Carried]:
+    """Put the team's state into the newest message of the user; behind the memory where the list does not end with one."""
+    if not state:
+        return messages, carried
+    block: Block = {"type": "text", "text": state}
+    last = len(messages) - 1
+    *_, server_open = frozenset[str](), *open_server_calls(messages[:last])  # V30: while one is open, a message may hold results alone
+    if messages[last].role == "user" and last and not server_open:
+        content = messages[last].content
+        messages[last] = ModelMessage("user", [*content, block])
+        return messages, carried._replace(state_block=(last, len(content)))
+    place = (carried.task_blocks or 0) + carried.memory_blocks
+    content = messages[0].content
+    messages[0] = ModelMessage("user", [*content[:place], block, *content[place:]])
+    return messages, carried._replace(memory_blocks=carried.memory_blocks + 1)
+
+
+def _without(message: ModelMessage, places: range) -> ModelMessage:
+    return ModelMessage(message.role, [block for place, block in enumerate(message.content) if place not in places])
+
+
+def _within(text: str, limit_tokens: int) -> str:
+    """Return a text that takes at most so many base tokens, shortened where it is longer; nothing where no room is."""
+    while text and (cost := count_text(text)) > limit_tokens:
+        shorter = cap(text, int(len(text) * limit_tokens / cost * 0.9)).text
+        text = shorter if len(shorter) < len(text) and shorter.strip() else ""
+    return text

@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 from compaction.carried import Carried
 from compaction.cleaning import clean
-from compaction.draft import Draft, Frame, StateDigest
+from compaction.draft import Draft, Frame
 from compaction.layers.arrival import cap
 from compaction.layers.render import render
 from compaction.layers.trim import MARKER, Limits, trim
 from compaction.models import ModelFacts
 from compaction.record import EMPTY_RECORD, CompressedHistory
 from compaction.repair import CONTINUE, drop_thinking, repair
+from compaction.state import StateDigest
 from compaction.tokens import Weight, count_text, weigh_all
 from compaction.transcript import Block, ModelMessage, open_server_calls, text_blocks
 from compaction.view import View

@@ -27,9 +27,10 @@ from compaction.view import View
 
 if TYPE_CHECKING:  # what only an edit needs is imported by the first one: it brings pydantic
     from compaction.assembly import Assembled
-    from compaction.draft import Draft, Frame, Moved, StateDigest
+    from compaction.draft import Draft, Frame, Moved
     from compaction.layers.split import Cut
     from compaction.record import CompressedHistory
+    from compaction.state import StateDigest
     from compaction.summarizer import Summarizer
 
 
@@ -194,14 +195,17 @@ class Compactor:
         if cause is Cause.OVERFLOW:
             self.meter.overflowed()
         situation = self._situation(view)
-        if cause is None:
-            rule = next((rule for rule in due(situation, self.options, self.around.rules) if not self._waits(situation, rule)), None)
-        else:
+        if cause is not None:
             rule = rule_of(cause, self.around.rules)
-        if rule is None:
+            if self.options.enabled or not rule.saves:
+                prepared = await self._compact(view, rule, situation)
+                if prepared.checkpoint is not None or not rule.saves:
+                    return prepared
+        due_rule = next((rule for rule in due(situation, self.options, self.around.rules) if not self._waits(situation, rule)), None)
+        if due_rule is None:
             limit = int(situation.budget_tokens * (1 - self.options.margin_share))
             return Prepared(view, None, max(0, situation.used_tokens - limit))
-        return await self._compact(view, rule, situation)
+        return await self._compact(view, due_rule, situation)
 
     # -- when --------------------------------------------------------------------
 
@@ -326,8 +330,8 @@ class Compactor:
     def _facts_of(self, view: View, state: "StateDigest | None") -> "CompressedHistory":
         """Fold what is new in a view into the record; the task is pinned and needs none."""
         from compaction.assembly import without_written
-        from compaction.draft import NO_STATE
         from compaction.record import EMPTY_RECORD
+        from compaction.state import NO_STATE
         from compaction.tracking import fold
 
         carried = view.carried

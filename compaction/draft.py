@@ -12,6 +12,7 @@ from compaction.carried import MemoryKind
 from compaction.models import ModelFacts
 from compaction.options import CompactionOptions
 from compaction.record import EMPTY_RECORD, CompressedHistory
+from compaction.state import NO_STATE, StateDigest
 from compaction.tokens import Weight
 from compaction.transcript import Block, ModelMessage
 
@@ -27,25 +28,6 @@ class Moved(NamedTuple):
     recall_id: str
     name: str
     tokens: int
-
-
-class StateDigest(NamedTuple):
-    """What the surroundings of an agent know, better than any model remembers it; lines of plain text, ready to be shown.
-
-    `text` is the block for the newest user message: who the agent is, its team, tasks, requests, mail, plan; empty when there is none.
-    The rest goes into the record of what was cut.
-    """
-
-    text: str = ""
-    active_task: str = ""
-    next_step: str = ""
-    open_requests: tuple[str, ...] = ()
-    teammates: tuple[str, ...] = ()
-    tasks: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-NO_STATE = StateDigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

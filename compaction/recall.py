@@ -12,10 +12,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
+from compaction.images import source_of
 from compaction.transcript import Block, ModelMessage, parts_of
 
 ID_DIGITS = 12
 SNIPPET_CHARS = 200
+RECALL = "recall"
+"""The name of the tool that looks here: its own calls and results are shown only where nothing else holds a text."""
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -114,8 +117,12 @@ class Archive:
         if not text:
             raise ValueError("cannot search for an empty text")
         self._index()
+        hits = self._hits(text)
+        firsts = [hit for hit in hits if hit.name != RECALL] or hits  # looking for something says it again
+        return Search(tuple(firsts[:limit]), max(0, len(firsts) - limit))
+
+    def _hits(self, text: str) -> list[Found]:
         hits: list[Found] = []
-        more = 0
         escaped = _encode(text)[1:-1]  # as it stands inside a string of JSON; the input of a call stands there as it is
         for at in range(len(self._messages) - 1, -1, -1):
             message = self._messages[at]
@@ -124,15 +131,11 @@ class Archive:
             for block in message.content:
                 for part in texts_of(block):
                     where = part.find(text)
-                    if where < 0:
-                        continue
-                    if len(hits) < limit:
+                    if where >= 0:
                         name = self._name(message.role, block)
                         hits.append(Found(at + 1, message.role, name, recall_id(block), _snippet(part, where, len(text))))
-                    else:
-                        more += 1
-                    break
-        return Search(tuple(hits), more)
+                        break
+        return hits
 
     def _index(self) -> None:
         """Learn the ids of what was added since the last look."""
@@ -171,7 +174,11 @@ def texts_of(block: Block) -> Iterator[str]:
         case "tool_result":
             for part in parts_of(block):
                 yield from texts_of(part)
-        case "image" | "redacted_thinking":
+        case "image":
+            url = source_of(block).get("url")
+            if isinstance(url, str):
+                yield url
+        case "redacted_thinking":
             return
         case _:
             yield from _strings(block)

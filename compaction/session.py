@@ -17,6 +17,7 @@ from compaction.compactor import Checkpoint
 from compaction.errors import NotASession
 from compaction.repair import drop_thinking
 from compaction.transcript import ModelMessage, message_from_wire
+from compaction.triggers import Cause
 from compaction.view import View
 
 FORMAT_VERSION = 1
@@ -79,7 +80,8 @@ class LoadedSession(NamedTuple):
 
     `mail_ids` are all ids ever injected, also by messages that a compaction removed; `last_usage` is that of the newest reply since the
     newest checkpoint; `damaged` names lines (from 1) that were left out; `torn` tells that the last line was cut. `transcript` is every
-    message that ever was said, also those that the view does not show any more; `checkpoints` are all compactions, the oldest first.
+    message that ever was said, also those that the view does not show any more; `checkpoints` are all compactions, the oldest first;
+    `model` is the one that answered last.
     """
 
     header: Header
@@ -90,6 +92,7 @@ class LoadedSession(NamedTuple):
     torn: bool
     transcript: tuple[ModelMessage, ...] = ()
     checkpoints: tuple[StoredCheckpoint, ...] = ()
+    model: str = ""
 
     @property
     def messages(self) -> Sequence[ModelMessage]:
@@ -146,6 +149,23 @@ def encode_checkpoint(checkpoint: Checkpoint, at: str) -> bytes:
     return f'{_json(fields)[:-1]}{record},"messages":[{",".join(message.json for message in checkpoint.messages)}]}}\n'.encode()
 
 
+def encode_view(view: View, at: str) -> bytes:
+    """Return a view as the checkpoint with which a forked session begins; it stands in the same epoch."""
+    return encode_checkpoint(
+        Checkpoint(
+            epoch=view.epoch,
+            trigger=Cause.ASKED,
+            layers=("fork",),
+            tokens_before=0,
+            tokens_after=0,
+            replaces=0,
+            messages=tuple(view.messages),
+            carried=view.carried,
+        ),
+        at,
+    )
+
+
 def encode_rewind(rewind: Rewind) -> bytes:
     """Return a rewind as a line."""
     return _line({"type": "rewind", "before_epoch": rewind.before_epoch, "to_epoch": rewind.to_epoch, "at": rewind.at})
@@ -192,6 +212,7 @@ def load(lines: Iterable[bytes]) -> LoadedSession:
         state.torn,
         tuple(state.transcript),
         tuple(state.checkpoints),
+        state.model,
     )
 
 
@@ -212,6 +233,7 @@ class _Loading:
         self.torn = False
         self.transcript: list[ModelMessage] = []
         self.checkpoints: list[StoredCheckpoint] = []
+        self.model = ""
         self._before: dict[int, _Before] = {}
         self._carried = NOTHING_CARRIED
         self._messages: list[ModelMessage] = []
@@ -252,6 +274,7 @@ class _Loading:
         self.transcript.append(line.message)
         if line.usage is not None:
             self.last_usage = line.usage
+        self.model = line.model or self.model
         if line.epoch != self._epoch:  # its checkpoint is lost: thinking in it is bound to a list that is not there
             self._trusted = False
             self._epoch = max(self._epoch, line.epoch)

@@ -6,15 +6,50 @@ a caller under an event loop runs them in a thread.
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from compaction.errors import SessionError
-from compaction.session import decode
+from compaction.recall import Archive
+from compaction.session import Entry, Header, decode, encode_header, encode_view, load
 
 _CHUNK_BYTES = 1 << 20
 _fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+
+
+class SessionArchive:
+    """Everything that a session file holds, for looking things up; reads what was appended since the last look, and never writes.
+
+    A line that is cut or damaged is left out, as it is from a view.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._archive = Archive()
+        self._read_bytes = 0
+
+    def update(self) -> Archive:
+        """Read on and return the archive; a file that does not exist is an empty one.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._read_bytes)
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        break
+                    self._read_bytes += len(line)
+                    with suppress(ValueError):
+                        entry = decode(line)
+                        if isinstance(entry, Entry):
+                            self._archive.add(entry.message)
+        except FileNotFoundError:
+            return self._archive
+        return self._archive
 
 
 class SessionFile:
@@ -126,3 +161,34 @@ class SessionFile:
                 return start + found + 1
             stop = start
         return 0
+
+
+def fork(source: str | os.PathLike[str], target: str | os.PathLike[str], *, agent: str, created_at: str, full: bool = False) -> None:
+    """Begin a new session where another one stands: with all that was ever said, or with the compacted view alone.
+
+    Args:
+        source: the session that is forked; it is not changed.
+        target: the new one's file; it must not exist.
+        agent: whose the new session is.
+        created_at: now, UTC, ISO 8601.
+        full: whether every line is taken over, also what the view does not show any more.
+
+    Raises:
+        NotASession: the source is none.
+        SessionError: the target exists.
+        OSError: a file cannot be read or written.
+    """
+    source, target = Path(source), Path(target)
+    with source.open("rb") as file:
+        lines = file.readlines()
+    loaded = load(lines)
+    header = encode_header(Header(agent, created_at, forked_from=f"{loaded.header.agent} {loaded.header.created_at}"))
+    rest = [line for line in lines[1:] if line.endswith(b"\n")] if full else [encode_view(loaded.view, created_at)]
+    try:
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
+    except FileExistsError as error:
+        raise SessionError(f"cannot fork into {str(target)!r}: it exists") from error
+    with os.fdopen(descriptor, "wb") as file:
+        file.writelines([header, *rest])
+        file.flush()
+        os.fsync(file.fileno())

@@ -11,7 +11,6 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from compaction.draft import NO_STATE, StateDigest
 from compaction.layers.arrival import cap
 from compaction.record import (
     Artifact,
@@ -22,6 +21,7 @@ from compaction.record import (
     FailedAttempt,
     Identifier,
 )
+from compaction.state import NO_STATE, StateDigest
 from compaction.transcript import Block, ModelMessage, parts_of
 
 STATEMENT_LIMIT_CHARS: Final = 4_000
@@ -133,6 +133,7 @@ class _Folding:
         if len(said) > STATEMENTS_FIRST + STATEMENTS_LAST:
             said = [*said[:STATEMENTS_FIRST], *said[-STATEMENTS_LAST:]]
         notes = dict.fromkeys((*self._notes, *state.notes))
+        known = state != NO_STATE
         return self._base.model_copy(
             update={
                 "user_statements": tuple(said),
@@ -142,9 +143,9 @@ class _Folding:
                 "identifiers": tuple(Identifier(name=name, value=value) for name, value in self._values.items())[-IDENTIFIERS_LIMIT:],
                 "failed_attempts": tuple(FailedAttempt(action=a, error=e) for a, e in self._failed.items())[-FAILURES_LIMIT:],
                 "notes": tuple(notes)[-NOTES_LIMIT:],
-                "active_task": state.active_task or ("" if state.tasks else self._task),
-                "next_step": state.next_step or self._base.next_step,
-                "open_requests": state.open_requests if state is not NO_STATE else self._base.open_requests,
+                "active_task": state.active_task if known else self._task,
+                "next_step": state.next_step if known else self._base.next_step,
+                "open_requests": state.open_requests if known else self._base.open_requests,
             }
         )
 

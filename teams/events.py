@@ -109,12 +109,37 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ContextCompacted:
-    """An agent's context was made smaller; tokens before and after."""
+    """An agent's context was made smaller; tokens of its messages before and after.
+
+    `payback_calls` is after how many calls the edit has earned back what it cost: 0 at once, None never.
+    """
 
     name: str
     trigger: str
     tokens_before: int
     tokens_after: int
+    layers: tuple[str, ...] = ()
+    epoch: int = 0
+    payback_calls: float | None = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ContextStuck:
+    """An agent's context should be smaller, and nothing in it may go; what fills the window, in tokens by kind."""
+
+    name: str
+    used_tokens: int
+    window_tokens: int
+    fills: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLarge:
+    """An agent's transcript file has grown over the size at which it is worth a fork."""
+
+    name: str
+    size_bytes: int
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +169,8 @@ Event: TypeAlias = (
     | ModelCalled
     | TextDelta
     | ContextCompacted
+    | ContextStuck
+    | SessionLarge
     | RuntimeNotice
     | EventsLost
 )

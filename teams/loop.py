@@ -11,24 +11,38 @@ Laws:
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
-from compaction.compactor import Checkpoint, Compactor, tools_text_tokens
+from compaction.compactor import Around, Checkpoint, Compactor, tools_text_tokens
+from compaction.fill import Fill, fill
 from compaction.models import model_facts
 from compaction.options import CompactionOptions
 from compaction.transcript import Block, ModelMessage, interrupted_results
 from compaction.triggers import Cause
 from compaction.view import View
 from teams.errors import ContextOverflow, UsageError
-from teams.events import NO_WATCHERS, ContextCompacted, EventHub, ModelCalled, TextDelta, ToolEnded, ToolStarted
+from teams.events import (
+    NO_WATCHERS,
+    ContextCompacted,
+    ContextStuck,
+    EventHub,
+    ModelCalled,
+    RuntimeNotice,
+    TextDelta,
+    ToolEnded,
+    ToolStarted,
+)
 from teams.models.base import Model, ModelReply, ModelRequest, ToolDefinition, Usage
 from teams.models.gateway import Gateway
 from teams.options import AgentOptions
 from teams.tools.base import Tool, ToolCall, ToolContext, ToolResult
 from teams.tools.batch import ToolBatch
 from teams.tools.dispatcher import Gate, ToolDispatcher
+
+if TYPE_CHECKING:
+    from compaction.summarizer import SummaryReply, SummaryRequest
 
 NO_USAGE = Usage()
 SAID_NOTHING = "(ended the turn without a word)"
@@ -96,6 +110,14 @@ class Surroundings:
         """Tell whether something waits that must be seen at once; `AgentLoop.interrupt` says so while a call runs."""
         return False
 
+    def around(self) -> Around:
+        """Return what the compactor is given: state, clock, hooks; the loop adds the summarizer."""
+        return Around(clock=trio.current_time)
+
+    def take_compaction(self) -> Cause | None:
+        """Return why the context shall be compacted before the next call, if somebody wants that, and forget it."""
+        return None
+
     def gate(self, tool: Tool, call: ToolCall) -> str | None:
         """Return why a call may not run now, None when it may."""
         del tool, call
@@ -137,6 +159,7 @@ class AgentLoop:
         self._definitions: tuple[ToolDefinition, ...] | None = None
         self._interruptible: trio.CancelScope | None = None
         self._gate: Gate = self._surroundings.gate
+        self._asked: Cause | None = None
 
     # -- the outside ---------------------------------------------------------
 
@@ -161,6 +184,16 @@ class AgentLoop:
         """Cut short the running model call or tools, so that mail can be seen at once; nothing happens between two of them."""
         if self._interruptible is not None:
             self._interruptible.cancel()
+
+    def ask_compaction(self, cause: Cause = Cause.ASKED) -> None:
+        """Have the context compacted before the next call of the model."""
+        self._asked = cause
+
+    def fill(self) -> Fill:
+        """Measure what fills the window now, by kind."""
+        if self._compactor is None:
+            self._compactor = self._make_compactor()
+        return fill(self.view, self._compactor.meter, self._compactor.budget)
 
     def repair_after_crash(self) -> bool:
         """Answer calls that a dead process left open; return whether the agent still owes an answer."""
@@ -206,7 +239,7 @@ class AgentLoop:
         options = self.config.options
         max_tokens = min(options.max_reply_tokens, self.config.model.max_output_tokens)
         compacted = False
-        await self._compact(None)
+        await self._compact(self._surroundings.take_compaction() or self._take_asked())
         while True:
             request = self._request(max_tokens, last_round)
             try:
@@ -226,8 +259,8 @@ class AgentLoop:
             if reply.stop_reason == "max_tokens" and max_tokens < larger:
                 max_tokens = larger
                 continue
-            if self._compactor is not None and reply.usage.total_input:
-                self._compactor.meter.observe(self.view.weight, epoch=self.view.epoch, input_tokens=reply.usage.total_input)
+            if self._compactor is not None:
+                self._compactor.replied(self.view, input_tokens=reply.usage.total_input)
             return reply
 
     async def _call(self, request: ModelRequest) -> ModelReply | None:
@@ -344,20 +377,50 @@ class AgentLoop:
         if self._compactor is None:
             self._compactor = self._make_compactor()
         prepared = await self._compactor.prepare(self.view, cause=cause)
-        checkpoint = prepared.checkpoint
+        checkpoint, name = prepared.checkpoint, self.config.name
         if checkpoint is None:
+            if prepared.stuck and self._events.watched:
+                found = self.fill()
+                self._events.emit(ContextStuck(name, found.used, found.window_tokens, dict(found.messages)))
             return
         self.view = prepared.view
         if self._log is not None:
             self._log.compacted(checkpoint)
-        self._events.emit(ContextCompacted(self.config.name, str(checkpoint.trigger), checkpoint.tokens_before, checkpoint.tokens_after))
+        figures = checkpoint.tokens_before, checkpoint.tokens_after, checkpoint.layers, checkpoint.epoch, checkpoint.cost.payback_calls
+        self._events.emit(ContextCompacted(name, str(checkpoint.trigger), *figures))
+        if checkpoint.summary_failure:
+            text = f"no summary for {name}: {checkpoint.summary_failure}; an extract took its place"
+            self._events.emit(RuntimeNotice("warning", text, name))
 
     def _make_compactor(self) -> Compactor:
         config, model = self.config, self.config.model
         facts = replace(model_facts(model.name), window_tokens=model.context_window_tokens)
         reply_tokens = min(config.options.max_reply_tokens, model.max_output_tokens)
         tools = self.dispatcher.memo(tools_text_tokens)
-        return Compactor(config.compaction, facts=facts, reply_tokens=reply_tokens, system=config.system_prompt, tools=tools)
+        around = self._surroundings.around()
+        wanted = config.options.summarize
+        if wanted or (wanted is None and getattr(model, "summarizes", False)):
+            from compaction.summarizer import DEFAULT_OPTIONS, Summarizer  # what a team without summaries does not need
+
+            around = replace(around, summarizer=Summarizer(self._ask_for_summary, config.options.summaries or DEFAULT_OPTIONS))
+        return Compactor(config.compaction, facts=facts, reply_tokens=reply_tokens, system=config.system_prompt, tools=tools, around=around)
+
+    async def _ask_for_summary(self, request: "SummaryRequest") -> "SummaryReply":
+        from teams.compacting import ask_for_summary  # as above
+
+        config = self.config
+        return await ask_for_summary(
+            request,
+            gateway=self._gateway,
+            model=config.model,
+            agent=config.name,
+            system=config.system_prompt,
+            tools=self._definitions or self.dispatcher.memo(_offered),
+        )
+
+    def _take_asked(self) -> Cause | None:
+        cause, self._asked = self._asked, None
+        return cause
 
     async def _sync(self) -> None:
         if self._log is not None:

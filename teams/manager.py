@@ -15,6 +15,7 @@ from pathlib import Path
 
 import trio
 
+from compaction.triggers import Cause
 from protocols.lifecycle import MemberEvent, MemberStatus
 from protocols.names import RUNTIME
 from protocols.request import Request, RequestKind
@@ -114,6 +115,12 @@ class TeammateManager:
         mate = self._mates.get(name)
         if mate is not None:
             mate.wants_idle = True
+
+    def want_compaction(self, name: str) -> None:
+        """Have a member's context compacted before its next call."""
+        mate = self._mates.get(name)
+        if mate is not None:
+            mate.want_compaction(Cause.ASKED)
 
     def show_all_mail(self, name: str) -> None:
         """Let a member see at its next tool boundary also the mail that was meant for its next turn."""

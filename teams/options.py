@@ -6,6 +6,10 @@ from typing import TYPE_CHECKING
 from compaction.options import CompactionOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from compaction.compactor import Checkpoint, Plan
+    from compaction.summarizer import SummaryOptions
     from teams.models.base import Model
     from teams.models.gateway import GatewayOptions
 
@@ -78,6 +82,8 @@ class AgentOptions:
     max_reply_tokens: int = 8_192
     retry_reply_tokens: int = 64_000  # when a reply was cut off at max_reply_tokens
     max_pauses: int = 20
+    summaries: "SummaryOptions | None" = None  # how summaries are asked for; the defaults of compaction.SummaryOptions when None
+    summarize: bool | None = None  # whether a model is asked for summaries at all; None: where the model says that it can (`summarizes`)
 
     def __post_init__(self) -> None:
         _check_positive(max_rounds=self.max_rounds, max_reply_tokens=self.max_reply_tokens, retry_reply_tokens=self.retry_reply_tokens)
@@ -105,6 +111,18 @@ class MemberOptions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CompactionHooks:
+    """What is told of compactions: a callable gets the plan or the checkpoint, a command line gets JSON on its standard input."""
+
+    pre_compact: "str | Callable[[Plan], Awaitable[None] | None] | None" = None
+    post_compact: "str | Callable[[Checkpoint], Awaitable[None] | None] | None" = None
+    deadline_seconds: float = 30.0  # of a command
+
+    def __post_init__(self) -> None:
+        _check_positive(deadline_seconds=self.deadline_seconds)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TeamOptions:
     """All options of a team."""
 
@@ -114,6 +132,7 @@ class TeamOptions:
     plans: PlanOptions = field(default_factory=PlanOptions)
     agents: AgentOptions = field(default_factory=AgentOptions)
     compaction: CompactionOptions = field(default_factory=CompactionOptions)
+    compaction_hooks: CompactionHooks = field(default_factory=CompactionHooks)
     gateway: "GatewayOptions | None" = None
     system_prompt: str = ""  # words that come first in every member's system prompt
     lead: str = "lead"

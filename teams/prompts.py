@@ -6,7 +6,9 @@ roster, open tasks) is said in a user block.
 
 from itertools import islice
 
+from compaction.state import StateDigest
 from protocols.envelope import escape_text
+from protocols.request import Request, RequestKind
 from teams.state.roster import Member, MemberSpec
 from teams.state.team_state import TeamState
 from teams.task_graph import describe
@@ -44,26 +46,63 @@ def system_prompt(spec: MemberSpec, team_name: str, base: str) -> str:
 
 
 def situation(member: Member, state: TeamState) -> str:
-    """Return the block that tells a member where things stand: its team, its tasks, its plan, its notes."""
-    lines = [f"<team_state for={member.name!r}>", f"Teammates: {_roster(member, state)}"]
-    tasks = [describe(state.tasks, state.tasks.by_id[task_id]) for task_id in state.tasks.owned.get(member.name, ())]
+    """Return the block that tells a member where things stand: its team, its tasks, its plan, what waits for it, its notes."""
+    return state_digest(member, state).text
+
+
+def state_digest(member: Member, state: TeamState) -> StateDigest:
+    """Return what the team's records know of a member, for its memory after a compaction; nothing of it is remembered by a model."""
+    name = member.name
+    tasks = [describe(state.tasks, state.tasks.by_id[task_id]) for task_id in state.tasks.owned.get(name, ())]
+    requests = _requests(member, state)
+    notes = state.roster.notes.get(name, ())
+    plan = _plan(member, state)
+    lines = [f"<team_state for={name!r}>", f"You are {name} ({escape_text(member.spec.role)}).", f"Teammates: {_roster(member, state)}"]
     if tasks:
         lines.append(f"Your open tasks: {escape_text('; '.join(tasks))}")
-    if member.plan_request is not None:
-        request = state.requests.get(member.plan_request)
-        lines.append(f"Your plan {request.id} (revision {request.revision}) is {request.state}.")
-    elif member.approved_plan is not None:
-        lines.append(f"Your plan {member.approved_plan} is approved.")
-    notes = state.roster.notes.get(member.name)
+    if plan:
+        lines.append(plan)
+    lines += [f"Open request: {request}" for request in requests]
+    unread = state.mail.box(name)
+    if unread:
+        senders = dict.fromkeys(mail.sender for mail in islice(unread.values(), SHOWN_TEAMMATES))
+        lines.append(f"Unread mail: {len(unread)}, from {', '.join(senders)}; it is shown to you by itself.")
     if notes:
         lines.append("Your notes: " + escape_text(" | ".join(notes)))
-    return "\n".join([*lines, "</team_state>"])
+    return StateDigest(
+        text="\n".join([*lines, "</team_state>"]),
+        active_task=tasks[0] if tasks else "",
+        next_step=plan,
+        open_requests=tuple(requests),
+        tasks=tuple(tasks),
+        notes=tuple(notes),
+    )
+
+
+def _plan(member: Member, state: TeamState) -> str:
+    if member.plan_request is not None:
+        request = state.requests.get(member.plan_request)
+        return f"Your plan {request.id} (revision {request.revision}) is {request.state}."
+    return f"Your plan {member.approved_plan} is approved." if member.approved_plan is not None else ""
+
+
+def _requests(member: Member, state: TeamState) -> list[str]:
+    """Return the requests that wait for this member's answer, and those whose answer it waits for."""
+    name = member.name
+    for_me = [f"{_request(r)} by {r.asker} waits for YOUR answer" for r in state.requests.open(answerer=name)]
+    mine = [f"{_request(r)} waits for {' or '.join(r.answerers)}" for r in state.requests.open(asker=name) if r.is_undecided]
+    return [*for_me, *mine]
+
+
+def _request(request: Request) -> str:
+    revision = f" (revision {request.revision})" if request.kind is RequestKind.plan_approval else ""
+    return f"{request.kind.value} {request.id}{revision} of {request.subject}"
 
 
 def _roster(member: Member, state: TeamState) -> str:
     # Of a large team only some are shown, and only those are looked at: every member's first turn asks.
     others = (other for other in state.roster.live() if other.name != member.name)
-    shown = [f"{other.name} ({escape_text(other.spec.role)})" for other in islice(others, SHOWN_TEAMMATES)]
+    shown = [f"{other.name} ({escape_text(other.spec.role)}, {other.status.value})" for other in islice(others, SHOWN_TEAMMATES)]
     if len(shown) == SHOWN_TEAMMATES:
         shown.append(f"and others, {len(state.roster.members)} members in all")
     return ", ".join(shown) or "none yet"

@@ -14,8 +14,9 @@ from pathlib import Path
 import trio
 
 from compaction.compactor import Checkpoint
+from compaction.recall import Archive
 from compaction.session import Entry, Header, LoadedSession, encode_checkpoint, encode_header, encode_message, load
-from compaction.sessionfile import SessionFile
+from compaction.sessionfile import SessionArchive, SessionFile
 from compaction.transcript import ModelMessage
 from teams.journal.offload import Offload
 from teams.journal.records import utc_now_text
@@ -46,6 +47,7 @@ class SessionStore:
         self._in_sync = trio.Lock()
         self._lot = trio.lowlevel.ParkingLot()
         self._offload = Offload()
+        self._archives: dict[str, SessionArchive] = {}  # of those who have looked something up
         self.failure: OSError | None = None
 
     def exists(self, name: str) -> bool:
@@ -65,6 +67,30 @@ class SessionStore:
             return load(self._kept[name])
         await self.sync(name)  # an earlier life may have ended before its lines were written, or while they are
         return await trio.to_thread.run_sync(_recover_and_load, self._path(name))
+
+    async def archive(self, name: str) -> Archive:
+        """Return everything that the member's transcript holds, to look things up in it.
+
+        Checkpoints: always.
+        """
+        if self._directory is None:
+            await trio.lowlevel.checkpoint()
+            return Archive(load(self._kept[name]).transcript) if name in self._kept else Archive()
+        await self.sync(name)  # a new file is written by its first sync
+        found = self._archives.get(name)
+        if found is None:
+            found = self._archives[name] = SessionArchive(self._path(name))
+        return await trio.to_thread.run_sync(found.update)
+
+    def size_bytes(self, name: str) -> int:
+        """Return how large a member's transcript file is; 0 for one that is in memory or not made yet."""
+        if self._directory is None or name not in self._files:
+            return 0
+        return os.fstat(self._files[name]).st_size
+
+    def path(self, name: str) -> str:
+        """Return where a member's transcript is kept; empty when it is in memory."""
+        return "" if self._directory is None else str(self._path(name))
 
     def log(self, name: str) -> "SessionLog":
         """Return where a member's transcript is written; the file is made by the first line."""

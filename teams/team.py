@@ -22,7 +22,7 @@ from teams.manager import ShutdownOutcome, TeammateManager
 from teams.options import MemberOptions
 from teams.services import Services
 from teams.state.roster import Member, MemberSpec, Spending
-from teams.state.roster_commands import ChangeStatus, Join
+from teams.state.roster_commands import AskCompaction, ChangeStatus, Join
 from teams.state.team_state import TeamState
 from teams.tasks import TaskManager
 from teams.tools.base import Tool
@@ -155,6 +155,14 @@ class Team:
         return PlanRequests(self, self._services.engine, self._services.options.lead)
 
     # -- ends ------------------------------------------------------------------------------------
+
+    async def compact(self, name: str) -> None:
+        """Have a member's context compacted before its next call of the model.
+
+        Raises: UnknownMember, MemberStateError, UsageError.
+        Checkpoints: always.
+        """
+        await self._services.engine.submit(AskCompaction(name, self._services.options.lead))
 
     async def shutdown(self, name: str, *, reason: str = "", force: bool = False) -> ShutdownOutcome:
         """Ask a member to stop and wait for the outcome; see `TeammateManager.shutdown`."""

@@ -9,26 +9,30 @@ Laws:
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import trio
 
+from compaction.compactor import Around
+from compaction.state import StateDigest
 from compaction.transcript import Block
+from compaction.triggers import Cause
 from compaction.view import View
 from protocols.errors import ProtocolError
 from protocols.lifecycle import MemberEvent, MemberStatus
 from protocols.shutdown import ShutdownEvent, ShutdownState
 from teams.bus import message_of
-from teams.events import RuntimeNotice
+from teams.events import RuntimeNotice, SessionLarge
 from teams.loop import AgentConfig, AgentLoop, Surroundings
 from teams.models.base import Usage
-from teams.prompts import situation, system_prompt
+from teams.prompts import situation, state_digest, system_prompt
 from teams.services import Services
 from teams.state.decision import AGENT_KINDS
 from teams.state.mail_commands import CommitMail, TellMember
 from teams.state.mailboxes import Mail
 from teams.state.request_commands import AdvanceRequest, AnswerRequest
 from teams.state.roster import Member, MemberSpec
-from teams.state.roster_commands import ChangeStatus, EndTurn, StartTurn
+from teams.state.roster_commands import ChangeStatus, Compacted, EndTurn, StartTurn
 from teams.tools.base import Tool, ToolCall
 from teams.tools.coordination import COORDINATION
 from teams.tools.dispatcher import ToolDispatcher
@@ -58,6 +62,8 @@ class Teammate(Surroundings):
         self._used = Usage()
         self._calls = 0
         self._turns = 0
+        self._compaction: Cause | None = None
+        self._warned_of_size = False
         self._reminders: dict[tuple[tuple[int, int], ...], tuple[int, int]] = {}
 
     # -- the life --------------------------------------------------------------
@@ -157,8 +163,17 @@ class Teammate(Surroundings):
         await agent.run(blocks, mail=[mail.id for mail in self._in_turn])
         self.wants_idle = False
         self._turns += 1
+        self._look_at_size()
         read, self._in_turn = self._in_turn, []
         await engine.submit(self._end_of_turn(read))
+
+    def _look_at_size(self) -> None:
+        """Say once that the transcript has grown over the size at which it is worth a fork."""
+        services = self._services
+        size = services.sessions.size_bytes(self.name)
+        if size > services.options.compaction.session_warn_bytes and not self._warned_of_size:
+            self._warned_of_size = True
+            services.events.emit(SessionLarge(self.name, size, services.sessions.path(self.name)))
 
     def _end_of_turn(self, read: Sequence[Mail]) -> EndTurn:
         used, calls = self._used, self._calls
@@ -273,8 +288,39 @@ class Teammate(Surroundings):
         """Tell whether mail of priority `now` waits."""
         return not self.must_stop() and self._services.bus.urgent(self.name) is not None
 
+    def around(self) -> Around:
+        """Return what the member's compactor is given: what the team knows of it, the clock, the owner's hooks."""
+        services = self._services
+        hooks = services.options.compaction_hooks
+        around = Around(state=self._state, clock=trio.current_time)
+        if hooks.pre_compact is None and hooks.post_compact is None:
+            return around
+        from teams.compacting import Hooks  # what a team without hooks does not need
+
+        run = Hooks(hooks, self.name, services.events)
+        return replace(around, pre_compact=run.before, post_compact=run.after)
+
+    def _state(self) -> StateDigest:
+        state = self._services.engine.state
+        return state_digest(state.roster.members[self.name], state)
+
+    def take_compaction(self) -> Cause | None:
+        """Return why the context shall be compacted: somebody asked, in this process or another, or a step of the work is done."""
+        cause, self._compaction = self._compaction, None
+        engine = self._services.engine
+        if self.name in engine.state.roster.compactions:
+            engine.post(Compacted(self.name, self.incarnation))
+            return Cause.ASKED
+        return cause
+
+    def want_compaction(self, cause: Cause) -> None:
+        """Have the context compacted before the next call."""
+        self._compaction = cause
+
     def gate(self, tool: Tool, call: ToolCall) -> str | None:
         """Refuse what writes while no plan of the member is approved."""
+        if tool.name == "task_complete":
+            self._compaction = self._compaction or Cause.STEP_BOUNDARY
         if not self.spec.plan_required or tool.effect == "reads" or tool.name in COORDINATION:
             return None
         member = self._services.engine.state.roster.members[self.name]

@@ -18,6 +18,7 @@ from teams.tools.base import Tool, ToolError
 from teams.tools.coordination import COORDINATION, lead_tools, teammate_tools
 from teams.tools.defaults import make_default_dispatcher
 from teams.tools.dispatcher import ToolDispatcher
+from teams.tools.recall import recall_tool
 
 if TYPE_CHECKING:
     from teams.manager import TeammateManager
@@ -51,6 +52,7 @@ class Toolsets:
             if self._coordination is None:
                 options = services.options
                 shared = teammate_tools(services.engine, services.bus, services.tasks, self, options.plans, options.shutdown)
+                shared.append(recall_tool(services.sessions.archive, services.artifacts))
                 self._coordination = shared, lead_tools(services.engine, services.bus, self)
             own = self._default_tools() if tools is None else list(tools)
             made = ToolDispatcher(workdir=None, overflow=lambda text: services.artifacts.save_now("tools", text))
@@ -87,6 +89,10 @@ class Toolsets:
     def want_idle(self, agent: str) -> None:
         """End the agent's turn at the next tool boundary."""
         self.manager.want_idle(agent)
+
+    def want_compaction(self, agent: str) -> None:
+        """Have the agent's context compacted before its next call."""
+        self.manager.want_compaction(agent)
 
     def incarnation(self, agent: str) -> int:
         """Return the incarnation under which this process hosts the agent."""

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from compaction.draft import Draft, Frame, StateDigest
+from compaction.draft import Draft, Frame
 from compaction.layers.split import Cut, draft_cut
+from compaction.state import StateDigest
 
 
 def digest(draft: Draft, frame: Frame, cut: Cut, state: StateDigest) -> Draft:

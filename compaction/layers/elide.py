@@ -15,6 +15,8 @@ from compaction.tokens import count_text, weigh, weigh_block
 from compaction.transcript import Block, ModelMessage, as_block, last_assistant, parts_of, rounds
 
 ERROR_LINE_CHARS = 300
+LEAST_TOKENS = 160
+"""Smaller bodies stay, whatever the options say: a placeholder with the first line of an error may be so large, and is not elided again."""
 _MEDIA = frozenset({"image", "document"})
 
 
@@ -27,7 +29,7 @@ class _Rules(NamedTuple):
 def elide(draft: Draft, frame: Frame) -> Draft:
     """Return the draft with the bodies of its old rounds moved out; the same messages where nothing was."""
     stop = _old_until(draft.body, frame.options.keep_rounds)
-    rules = _Rules(frame.options.elide_tokens, frame.options.protected_tools, frame)
+    rules = _Rules(max(LEAST_TOKENS, frame.options.elide_tokens), frame.options.protected_tools, frame)
     names: dict[str, str] = {}
     moved: list[Moved] = []
     body: list[ModelMessage] = []

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from compaction.carried import MemoryKind
-from compaction.draft import StateDigest
 from compaction.layers.arrival import cap
 from compaction.record import CompressedHistory
+from compaction.state import StateDigest
 from compaction.tokens import count_text
 
 OPEN, CLOSE = "<context_memory>", "</context_memory>"

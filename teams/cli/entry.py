@@ -28,10 +28,13 @@ COMMANDS = {
     "approve": "approve a plan, or say yes to another request",
     "reject": "reject a plan with feedback, or say no to another request",
     "shutdown": "ask a member to stop, and wait until it has",
+    "context": "show what fills a member's context",
+    "compact": "have a member's context compacted before its next step",
+    "recall": "find what a member's context held, also what it does not show any more",
     "import-tasks": "take in a directory of task files",
 }
 DEBUG_VARIABLE = "TEAMS_DEBUG"
-DECIDING = frozenset({"send", "approve", "reject", "shutdown", "import-tasks"})
+DECIDING = frozenset({"send", "approve", "reject", "shutdown", "compact", "import-tasks"})
 """What a person does; an agent's shell may look, and no more."""
 
 

@@ -5,6 +5,7 @@ Law: it ends when the team closes, or when it is cancelled; what the team buffer
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import TypeAlias
 
 import trio
 
@@ -13,6 +14,7 @@ from teams.cli.output import Terminal, amount, cells, clean, fit
 from teams.cli.sayings import Saying, arrow
 from teams.events import (
     ContextCompacted,
+    ContextStuck,
     Event,
     EventsLost,
     MailCommitted,
@@ -21,6 +23,7 @@ from teams.events import (
     ModelCalled,
     RequestChanged,
     RuntimeNotice,
+    SessionLarge,
     TaskChanged,
     TextDelta,
     ToolEnded,
@@ -89,7 +92,10 @@ def say_event(event: Event) -> Saying | None:
             return _say_work(event)
 
 
-def _say_work(event: ToolStarted | ToolEnded | ModelCalled | ContextCompacted | RuntimeNotice | EventsLost) -> Saying:
+_Work: TypeAlias = ToolStarted | ToolEnded | ModelCalled | ContextCompacted | ContextStuck | SessionLarge | RuntimeNotice | EventsLost
+
+
+def _say_work(event: _Work) -> Saying:
     match event:
         case ToolStarted():
             return Saying(event.name, "runs", tool_words(event.tool, event.input), "cyan")
@@ -100,9 +106,16 @@ def _say_work(event: ToolStarted | ToolEnded | ModelCalled | ContextCompacted | 
             used = f"({amount(event.input_tokens)} tokens in, {amount(event.output_tokens)} out)"
             return Saying(event.name, "says", f"{clean(event.text)} {used}") if event.text.strip() else Saying(event.name, "", used, "dim")
         case ContextCompacted():
-            return Saying(
-                event.name, "", f"context compacted ({event.trigger}): {event.tokens_before} -> {event.tokens_after} tokens", "yellow"
-            )
+            how = f"{event.trigger}: {', '.join(event.layers)}" if event.layers else event.trigger
+            figures = f"{amount(event.tokens_before)} -> {amount(event.tokens_after)} tokens"
+            return Saying(event.name, "", f"context compacted ({how}): {figures}", "yellow")
+        case ContextStuck():
+            largest = sorted(event.fills.items(), key=lambda item: -item[1])[:3]
+            fills = ", ".join(f"{kind} {amount(tokens)}" for kind, tokens in largest if tokens)
+            return Saying(event.name, "", f"context cannot be made smaller; of {amount(event.window_tokens)}: {fills}", "yellow")
+        case SessionLarge():
+            said = f"its transcript has {amount(event.size_bytes)} bytes ({event.path}); a fork would be smaller"
+            return Saying(event.name, "", said, "yellow")
         case RuntimeNotice():
             return Saying(event.name, event.level, clean(event.text), {"error": "red", "warning": "yellow"}.get(event.level, "dim"))
         case EventsLost():

@@ -85,6 +85,12 @@ class Narrator:
         """Say what a member pinned."""
         return Saying(clean(fields["member"]), "", f"notes: {clean(fields['text'])}")
 
+    def member_compaction(self, fields: Mapping[str, Any]) -> Saying:
+        """Say that somebody wants a member's context compacted, or that it was."""
+        by = fields.get("by")
+        words = f"{clean(by)} asks for its context to be compacted" if by else "has compacted its context, as it was asked"
+        return Saying(clean(fields["member"]), "", words, "dim")
+
     # -- tasks ---------------------------------------------------------------------
 
     def task_created(self, fields: Mapping[str, Any]) -> Saying:
@@ -164,6 +170,7 @@ _TELLERS: Mapping[str, Callable[[Narrator, Mapping[str, Any]], Saying]] = {
     "member.joined": Narrator.member_joined,
     "member.status": Narrator.member_status,
     "member.noted": Narrator.member_noted,
+    "member.compaction": Narrator.member_compaction,
     "task.created": Narrator.task_created,
     "task.edge": Narrator.task_edge,
     "task.changed": Narrator.task_changed,

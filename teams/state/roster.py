@@ -122,6 +122,7 @@ class Roster:
     members: dict[str, Member] = field(default_factory=dict[str, Member])
     spending: dict[str, Spending] = field(default_factory=dict[str, Spending])
     notes: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    compactions: dict[str, str] = field(default_factory=dict[str, str])  # whose context shall be compacted, and who asked
     version: int = 0
     _folded: dict[str, str] = field(default_factory=dict[str, str])
 
@@ -220,9 +221,17 @@ class Roster:
         kept = self.notes.get(fields["member"], ())
         self.notes[fields["member"]] = (*kept[-(KEPT_NOTES - 1) :], fields["text"])
 
+    def apply_compaction(self, _at: str, fields: Mapping[str, Any]) -> None:
+        """Remember that a member's context shall be compacted, or that it was."""
+        if fields.get("by"):
+            self.compactions[fields["member"]] = fields["by"]
+        else:
+            self.compactions.pop(fields["member"], None)
+
     def copy(self) -> "Roster":
         """Return an independent fold that shares the immutable members."""
-        return Roster(dict(self.members), dict(self.spending), dict(self.notes), self.version, dict(self._folded))
+        notes, asked = dict(self.notes), dict(self.compactions)
+        return Roster(dict(self.members), dict(self.spending), notes, asked, self.version, dict(self._folded))
 
     def to_json(self) -> dict[str, Any]:
         """Return the fold for a snapshot."""
@@ -232,7 +241,7 @@ class Roster:
         ]
         spending = {name: asdict(spent) for name, spent in self.spending.items()}
         notes = {name: list(kept) for name, kept in self.notes.items()}
-        return {"version": self.version, "members": members, "spending": spending, "notes": notes}
+        return {"version": self.version, "members": members, "spending": spending, "notes": notes, "compactions": self.compactions}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Roster":
@@ -245,6 +254,7 @@ class Roster:
             roster._folded[spec.name.casefold()] = spec.name
         roster.spending = {name: Spending(**spent) for name, spent in data["spending"].items()}
         roster.notes = {name: tuple(kept) for name, kept in data["notes"].items()}
+        roster.compactions = dict(data.get("compactions", {}))
         return roster
 
 

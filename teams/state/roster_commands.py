@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from protocols.lifecycle import LIFECYCLE, MemberEvent, MemberStatus
 from protocols.names import RUNTIME
 from protocols.task_status import TaskEvent
-from teams.errors import HostConflict, InvalidName, MemberExists, UsageError
-from teams.state.decision import Draft
+from teams.errors import HostConflict, InvalidName, MemberExists, MemberStateError, UsageError
+from teams.state.decision import AGENT_KINDS, Draft
 from teams.state.mailboxes import OutgoingMail
 from teams.state.request_commands import close_shutdown, withdraw_plan
 from teams.state.roster import Member, MemberSpec, check_name, step_member
@@ -83,6 +83,38 @@ class PinNote:
         if not self.text.strip() or len(self.text) > NOTE_LIMIT_CHARS:
             raise UsageError(f"cannot pin a note of {len(self.text)} characters; legal: 1 to {NOTE_LIMIT_CHARS}, not blank")
         draft.add("member.noted", {"member": self.member, "text": self.text})
+
+
+@dataclass(slots=True)
+class AskCompaction:
+    """Ask for a member's context to be compacted before its next call; asking again changes nothing."""
+
+    member: str
+    by: str
+
+    def decide(self, draft: Draft) -> None:
+        """Refuse for who is unknown, has no context, or does not run."""
+        member = draft.state.roster.get(self.member, operation="compact")
+        if member.spec.kind not in AGENT_KINDS:
+            raise UsageError(f"cannot compact {self.member!r}: it is a {member.spec.kind}, which has no context")
+        if not member.live:
+            raise MemberStateError(self.member, status=member.status.value, operation="compact", legal=["spawn it again first"])
+        if self.member not in draft.state.roster.compactions:
+            draft.add("member.compaction", {"member": self.member, "by": self.by})
+
+
+@dataclass(slots=True)
+class Compacted:
+    """Say that what was asked for is done, or that nothing could be gained."""
+
+    member: str
+    incarnation: int
+
+    def decide(self, draft: Draft) -> None:
+        """Refuse a stale incarnation."""
+        draft.state.roster.check_incarnation(self.member, self.incarnation)
+        if self.member in draft.state.roster.compactions:
+            draft.add("member.compaction", {"member": self.member})
 
 
 @dataclass(slots=True)

@@ -42,6 +42,7 @@ class TeamState:
             "member.joined": self.roster.apply_joined,
             "member.status": self.roster.apply_status,
             "member.noted": self.roster.apply_note,
+            "member.compaction": self.roster.apply_compaction,
             "task.created": self.tasks.apply_created,
             "task.edge": self.tasks.apply_edge,
             "task.changed": self.tasks.apply_changed,

@@ -26,9 +26,11 @@ from teams.tools.base import Tool, ToolContext, ToolError, tool
 COORDINATION = frozenset(
     {
         "broadcast",
+        "compact",
         "idle",
         "list_teammates",
         "note",
+        "recall",
         "request_shutdown",
         "review_plan",
         "send_message",
@@ -51,6 +53,10 @@ class TeamDoor(Protocol):
 
     def want_idle(self, agent: str) -> None:
         """End the agent's turn at the next tool boundary."""
+        ...
+
+    def want_compaction(self, agent: str) -> None:
+        """Have the agent's context compacted before its next call."""
         ...
 
     def incarnation(self, agent: str) -> int:
@@ -294,6 +300,12 @@ def _protocol_tools(engine: Engine, door: TeamDoor, plans: PlanOptions, shutdown
         return "noted"
 
     @tool(effect="writes")
+    async def compact(context: ToolContext) -> str:
+        """Have the older part of this conversation summed up before you go on; note first what must not be lost."""
+        door.want_compaction(context.agent)
+        return "the conversation is compacted before your next step"
+
+    @tool(effect="writes")
     async def shutdown_response(context: ToolContext, request_id: str, approve: bool, reason: str = "") -> str:
         """Answer a shutdown request that was made to you; a rejection needs a reason."""
         if not approve and not reason.strip():
@@ -304,7 +316,7 @@ def _protocol_tools(engine: Engine, door: TeamDoor, plans: PlanOptions, shutdown
             request = await engine.submit(AnswerRequest(request_id, context.agent, approve, reason, grace_seconds=shutdown.drain_seconds))
         return f"shutdown {request.id} is {request.state}"
 
-    return [submit_plan, note, shutdown_response]
+    return [submit_plan, note, compact, shutdown_response]
 
 
 @contextmanager

@@ -20,6 +20,9 @@ FURTHER = {
     "approve": ["r1"],
     "reject": ["r1", "--feedback", "no"],
     "shutdown": ["ann"],
+    "compact": ["ann"],
+    "context": ["ann"],
+    "recall": ["ann", "words"],
     "import-tasks": ["."],
 }
 

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from compaction.assembly import assemble, take_apart, without_written
 from compaction.carried import Carried
-from compaction.draft import Draft, Frame, StateDigest
+from compaction.draft import Draft, Frame
 from compaction.layers.split import draft_cut, split
 from compaction.models import ModelFacts
 from compaction.options import CompactionOptions
 from compaction.repair import repair
+from compaction.state import StateDigest
 from compaction.tokens import weigh_all
 from compaction.transcript import ModelMessage, is_real_user
 from compaction.view import View

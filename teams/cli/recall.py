@@ -1,0 +1,69 @@
+"""`teams recall DIR NAME TEXT`: find what a member's context held, by an id, a message number, or any exact words."""
+
+import argparse
+import sys
+
+from compaction.recall import Recalled, Search
+from compaction.sessionfile import SessionArchive
+from teams.cli.exits import OK, CommandFailed
+from teams.cli.output import Column, clean, find_terminal, plural, print_json, print_lines, table
+from teams.cli.reading import add_directory, look, tell_reports
+from teams.state.decision import AGENT_KINDS
+from teams.tools.base import ToolError
+from teams.tools.recall import parse_lines
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    add_directory(parser)
+    parser.add_argument("name", metavar="NAME", help="whose context")
+    parser.add_argument("text", metavar="TEXT", help="an id such as r0123456789ab, a message number such as m17, or exact words")
+    parser.add_argument("--lines", metavar="A-B", default="", help="show only these lines of what an id names")
+    parser.add_argument("--limit", metavar="N", type=int, default=20, help="show at most so many places (default: 20)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what is found."""
+    seen = look(args.directory)
+    tell_reports(seen.reports)
+    member = seen.state.roster.get(args.name, operation="look into")
+    if member.spec.kind not in AGENT_KINDS:
+        raise CommandFailed(f"cannot look into {args.name!r}: it is a {member.spec.kind}, which has no context")
+    if not args.text:
+        raise CommandFailed("cannot search for an empty text")
+    try:
+        lines = parse_lines(args.lines)
+    except ToolError as error:
+        raise CommandFailed(str(error)) from error
+    archive = SessionArchive(args.directory / "sessions" / f"{args.name}.jsonl").update()
+    found = archive.get(args.text, lines)
+    if found is not None:
+        return _print_body(found, args)
+    search = archive.find(args.text, limit=max(1, args.limit))
+    if not search.found:
+        raise CommandFailed(f"nothing in the {plural(len(archive), 'message')} of {args.name!r} is {args.text!r}")
+    return _print_places(search, args)
+
+
+def _print_body(found: Recalled, args: argparse.Namespace) -> int:
+    if args.json:
+        print_json({"id": found.recall_id, "message": found.message, "name": found.name, "text": found.text, "media": len(found.media)})
+    else:
+        print_lines(clean(line) if not line.isprintable() else line for line in found.text.split("\n"))
+    return OK
+
+
+def _print_places(search: Search, args: argparse.Namespace) -> int:
+    if args.json:
+        hits = [
+            {"message": hit.message, "role": hit.role, "name": hit.name, "id": hit.recall_id, "snippet": hit.snippet}
+            for hit in search.found
+        ]
+        print_json({"found": hits, "more": search.more})
+        return OK
+    columns = [Column("message"), Column("by"), Column("id"), Column("", flexible=True)]
+    rows = [(f"m{hit.message}", clean(hit.name), hit.recall_id, clean(hit.snippet)) for hit in search.found]
+    print_lines(table(columns, rows, find_terminal(sys.stdout)))
+    if search.more:
+        print(f"and {plural(search.more, 'more place')}; --limit shows more")
+    return OK

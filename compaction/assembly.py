@@ -4,6 +4,7 @@ Laws: what the last edit wrote is found by its place and taken out, so nothing t
 valid, begins with the task, and ends where the model may go on.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from compaction.carried import Carried
@@ -14,7 +15,7 @@ from compaction.layers.render import render
 from compaction.layers.trim import MARKER, Limits, trim
 from compaction.models import ModelFacts
 from compaction.record import EMPTY_RECORD, CompressedHistory
-from compaction.repair import CONTINUE, drop_thinking, repair
+from compaction.repair import CONTINUE, drop_thinking, fits_model, repair
 from compaction.state import StateDigest
 from compaction.tokens import Weight, count_text, weigh_all
 from compaction.transcript import Block, ModelMessage, open_server_calls, text_blocks
@@ -22,10 +23,9 @@ from compaction.view import View
 
 
 class Assembled(NamedTuple):
-    """A draft as a list of messages, with what the next edit has to know, and by how much it is still too large."""
+    """A draft as the view of the next epoch, and by how much it is still too large."""
 
-    messages: list[ModelMessage]
-    carried: Carried
+    view: View
     trimmed: bool
     over_tokens: int
 
@@ -43,7 +43,10 @@ def take_apart(view: View, facts: ModelFacts, record: CompressedHistory = EMPTY_
     if not size and source and source[0].role == "user":
         # Counted before neighbours are joined, so that the task does not grow by what follows it.
         size = sum(1 for block in clean(source[0]).content if block.get("type") != "tool_result")
-    messages = repair(drop_thinking(source), facts)
+    messages = drop_thinking(source)
+    untouched = len(messages) == len(source) and all(a is b for a, b in zip(messages, source, strict=True))
+    if not (messages and untouched and fits_model(view, facts)):
+        messages = repair(messages, facts)
     if len(messages) > 1 and messages[-1] is CONTINUE:  # nobody's words; assembling puts it there again where it is needed
         del messages[-1]
     first = messages[0].content
@@ -74,10 +77,11 @@ def without_written(view: View, start: int = 0) -> list[ModelMessage]:
     return [message for message in source if message.content] if len(source) > 1 else source
 
 
-def assemble(draft: Draft, frame: Frame, *, memory_tokens: int, must_trim: bool) -> Assembled:
-    """Return the messages of a draft, trimmed where they would not fit.
+def assemble(draft: Draft, frame: Frame, *, epoch: int, memory_tokens: int, must_trim: bool) -> Assembled:
+    """Return the view of a draft, trimmed where it would not fit.
 
     Args:
+        epoch: that of the new view.
         memory_tokens: the most that the memory of what was cut, and the state block, may take, each.
         must_trim: whether to trim down to the target; otherwise only what is over the limit is.
     """
@@ -89,46 +93,65 @@ def assemble(draft: Draft, frame: Frame, *, memory_tokens: int, must_trim: bool)
     state = _within(draft.state.text, base)
     lead = [*draft.task, *memory]
     room = frame.limit_tokens - (frame.tokens(weigh_all([ModelMessage("user", text_blocks(state))])) if state else 0)
-    marker: list[Block] = [{"type": "text", "text": MARKER.format(count=draft.removed_messages)}] if draft.removed_messages else []
-    messages = repair([ModelMessage("user", [*lead, *marker]), *draft.body], frame.facts)
-    over_tokens, trimmed, removed = frame.tokens(weigh_all(messages)) - room, False, draft.removed_messages
-    if over_tokens > 0 or must_trim or sum(message.size_bytes + 1 for message in messages) > frame.options.limit_bytes:
-        source = repair([ModelMessage("user", lead), *draft.body], frame.facts)
+    removed, trimmed = draft.removed_messages, False
+    view = _sendable(_joined([*lead, *_marker(removed)], draft.body), epoch, frame)
+    over_tokens = frame.tokens(view.weight) - room
+    if over_tokens > 0 or must_trim or view.size_bytes > frame.options.limit_bytes:
+        source = repair(_joined(lead, draft.body), frame.facts)
         if len(source) > 1 and source[-1] is CONTINUE:  # the newest words are the user's own
             del source[-1]
         limits = Limits(min(frame.target_tokens, room), max(1, room), frame.options.limit_bytes)
         result = trim(source, limits, frame.tokens, task_blocks=len(lead), removed_before=removed)
-        messages = repair(result.messages, frame.facts)
-        over_tokens = frame.tokens(weigh_all(messages)) - room
+        view = View(repair(result.messages, frame.facts), epoch=epoch)
+        over_tokens = frame.tokens(view.weight) - room
         trimmed, removed = bool(result.removed or result.shortened), removed + result.removed_messages
-    carried = Carried(
+    view.carried = Carried(
         task_blocks=len(draft.task),
         memory_blocks=len(memory) + (removed > 0),
         memory_kind=draft.kind,
-        recorded=len(messages),
+        recorded=len(view),
         record=draft.record,
         summary=draft.summary,
         removed_messages=removed,
     )
-    messages, carried = _with_state(messages, carried, state)
-    return Assembled(messages, carried, trimmed, max(0, over_tokens))
+    return Assembled(_with_state(view, state), trimmed, max(0, over_tokens))
 
 
-def _with_state(messages: list[ModelMessage], carried: Carried, state: str) -> tuple[list[ModelMessage], Carried]:
+def _joined(lead: Sequence[Block], body: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Return a body behind its lead, of which a user's first message becomes a part."""
+    if body and body[0].role == "user":
+        return [ModelMessage("user", [*lead, *body[0].content]), *body[1:]]
+    return [ModelMessage("user", lead), *body]
+
+
+def _marker(removed: int) -> list[Block]:
+    return [{"type": "text", "text": MARKER.format(count=removed)}] if removed else []
+
+
+def _sendable(messages: list[ModelMessage], epoch: int, frame: Frame) -> View:
+    """Return the messages as a view, repaired where they could not be sent as they are."""
+    view = View(messages, epoch=epoch)
+    if view.sendable and fits_model(view, frame.facts):
+        return view
+    return View(repair(messages, frame.facts), epoch=epoch)
+
+
+def _with_state(view: View, state: str) -> View:
     """Put the team's state into the newest message of the user; behind the memory where the list does not end with one."""
     if not state:
-        return messages, carried
+        return view
     block: Block = {"type": "text", "text": state}
+    messages, carried = list(view.messages), view.carried
     last = len(messages) - 1
     *_, server_open = frozenset[str](), *open_server_calls(messages[:last])  # V30: while one is open, a message may hold results alone
     if messages[last].role == "user" and last and not server_open:
         content = messages[last].content
         messages[last] = ModelMessage("user", [*content, block])
-        return messages, carried._replace(state_block=(last, len(content)))
+        return View(messages, epoch=view.epoch, carried=carried._replace(state_block=(last, len(content))))
     place = (carried.task_blocks or 0) + carried.memory_blocks
     content = messages[0].content
     messages[0] = ModelMessage("user", [*content[:place], block, *content[place:]])
-    return messages, carried._replace(memory_blocks=carried.memory_blocks + 1)
+    return View(messages, epoch=view.epoch, carried=carried._replace(memory_blocks=carried.memory_blocks + 1))
 
 
 def _without(message: ModelMessage, places: range) -> ModelMessage:

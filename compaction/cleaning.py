@@ -33,7 +33,10 @@ RESULT_PARTS = frozenset({"text", "image", "document", "search_result", "tool_re
 
 def clean(message: ModelMessage) -> ModelMessage:
     """Return the message without what is wrong inside it, the same object when nothing is; its content may become empty."""
-    return message.memo(_clean)
+    cleaned = message.cleaned
+    if cleaned is None:
+        cleaned = message.cleaned = _clean(message)
+    return cleaned
 
 
 def is_clean(message: ModelMessage) -> bool:

@@ -15,9 +15,9 @@ from compaction.budget import ContextBudget
 from compaction.carried import NOTHING_CARRIED, Carried
 from compaction.costs import FREE, EditCost, edit_cost, unchanged
 from compaction.errors import InvalidEdit
-from compaction.images import MANY_IMAGES
 from compaction.models import ModelFacts
 from compaction.options import CompactionOptions
+from compaction.repair import fits_model
 from compaction.request import Request
 from compaction.tokens import TokenMeter, count_text, dumps, weigh_all
 from compaction.transcript import Block, ModelMessage
@@ -213,15 +213,12 @@ class Compactor:
         return self.around.clock() if self.around.clock is not None else 0.0
 
     def _situation(self, view: View) -> Situation:
-        takes_system = self.facts.system_messages or not view.system_messages
-        weight = view.weight
-        takes_images = weight.images <= self.facts.max_images and not (weight.images > MANY_IMAGES and weight.big_images)  # V60, V61
         now = self._now()
         return Situation(
             used_tokens=self.used_tokens(view),
             budget_tokens=self.budget.message_tokens,
             size_bytes=view.size_bytes,
-            sendable=view.sendable and takes_system and takes_images,
+            sendable=view.sendable and fits_model(view, self.facts),
             messages=len(view),
             calls_in_turn=view.calls_in_turn,
             tool_run=view.tool_run,
@@ -345,16 +342,16 @@ class Compactor:
         """Tell whether an edit that is made only to save does save."""
         if not change.layers and change.summary_cut is None:
             return False
-        assembled = self._assemble(change.draft, frame, must_trim=False)
-        cost = self._cost(view, assembled.messages, situation)
+        assembled = self._assemble(change.draft, frame, epoch=view.epoch + 1, must_trim=False)
+        cost = self._cost(view, assembled.view, situation)
         enough = cost.freed_tokens >= self.options.gain_share * situation.budget_tokens
         return enough and cost.payback_calls is not None and cost.payback_calls <= self.options.payback_calls
 
-    def _cost(self, view: View, messages: Sequence[ModelMessage], situation: Situation, usage: Mapping[str, int] | None = None) -> EditCost:
-        same = unchanged(view.messages, messages)
+    def _cost(self, view: View, edited: View, situation: Situation, usage: Mapping[str, int] | None = None) -> EditCost:
+        same = unchanged(view.messages, edited.messages)
         return edit_cost(
-            freed_tokens=situation.used_tokens - self.meter.tokens(weigh_all(messages)),
-            rewritten_tokens=self.meter.tokens(weigh_all(messages[same:])),
+            freed_tokens=situation.used_tokens - self.meter.tokens(edited.weight),
+            rewritten_tokens=self.meter.tokens(edited.weight.minus(weigh_all(edited.messages[:same]))),
             cold=situation.idle_seconds > self.options.cache_seconds,
             facts=self.facts,
             summary_usage=usage,
@@ -366,24 +363,24 @@ class Compactor:
         if change.summary_cut is not None:
             draft, usage, failure = await self._summarize(view, change, frame, overflowed=rule.cause is Cause.OVERFLOW)
             layers = (*layers, "summary")
-        assembled = self._assemble(draft, frame, must_trim="trim" in rule.layers)
+        assembled = self._assemble(draft, frame, epoch=view.epoch + 1, must_trim="trim" in rule.layers)
         if assembled.trimmed:
             layers = (*layers, "trim")
-        edited = view.replace(assembled.messages, assembled.carried)
+        edited = assembled.view
         if not edited.sendable:
             raise InvalidEdit(problems(Request(messages=edited.messages, tools=({"name": "any"},), facts=self.facts)))
         return _Edited(edited, layers, assembled.over_tokens, draft, usage, failure)
 
-    def _assemble(self, draft: "Draft", frame: "Frame", *, must_trim: bool) -> "Assembled":
+    def _assemble(self, draft: "Draft", frame: "Frame", *, epoch: int, must_trim: bool) -> "Assembled":
         """Put a draft together; where room is scarce the memory gives way before the context does."""
         from compaction.assembly import assemble
 
         share = self.options.memory_share
         for part in (share, share / 4):
-            assembled = assemble(draft, frame, memory_tokens=int(part * frame.limit_tokens), must_trim=must_trim)
+            assembled = assemble(draft, frame, epoch=epoch, memory_tokens=int(part * frame.limit_tokens), must_trim=must_trim)
             if not assembled.over_tokens:
                 return assembled
-        return assemble(draft, frame, memory_tokens=0, must_trim=must_trim)
+        return assemble(draft, frame, epoch=epoch, memory_tokens=0, must_trim=must_trim)
 
     async def _summarize(self, view: View, change: _Change, frame: "Frame", *, overflowed: bool) -> "tuple[Draft, dict[str, int], str]":
         """Return the draft with a summary of what its cut takes away; with an extract where the summarizer fails."""
@@ -426,7 +423,7 @@ class Compactor:
             carried=edited.view.carried,
             over_tokens=edited.over_tokens,
             moved=edited.draft.moved,
-            cost=self._cost(view, edited.view.messages, situation, edited.usage),
+            cost=self._cost(view, edited.view, situation, edited.usage),
             summary_usage=edited.usage,
             summary_failure=edited.failure,
         )

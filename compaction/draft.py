@@ -21,7 +21,7 @@ class Moved(NamedTuple):
     """What an edit took out of sight.
 
     `recall_id` finds a body again; whole messages have none, their words are found by a search. `name` is that of the tool; of messages it
-    is their number.
+    is their number. `tokens` is by how much the context became smaller.
     """
 
     kind: str  # result | input | image | document | messages

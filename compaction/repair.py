@@ -22,6 +22,7 @@ from compaction.transcript import (
     error_result,
     is_server_result,
 )
+from compaction.view import View
 
 MISSING_RESULT = "interrupted: no result of this call was recorded"
 MISSING_START = "[the beginning of this conversation is missing]"
@@ -36,6 +37,14 @@ def repair(messages: Iterable[ModelMessage], facts: ModelFacts = UNKNOWN_MODEL) 
         merged[:0] = [ModelMessage("user", MISSING_START)]
         merged = _merge(merged)
     return limit_images(_merge(_pair(merged)), facts)
+
+
+def fits_model(view: View, facts: ModelFacts) -> bool:
+    """Tell whether a view needs no repair for this model: it is sound, and holds no kind of message or image that the model refuses."""
+    weight = view.weight
+    takes_system = facts.system_messages or not view.system_messages
+    takes_images = weight.images <= facts.max_images and not (weight.images > MANY_IMAGES and weight.big_images)  # V60, V61
+    return view.sound and takes_system and takes_images
 
 
 def drop_thinking(messages: Iterable[ModelMessage]) -> list[ModelMessage]:

@@ -56,17 +56,24 @@ def _class_of(byte: int) -> int:
 
 
 _TABLE = bytes(_class_of(byte) for byte in range(256))
-_COSTS = tuple((bytes([name]), cost) for name, cost in zip(_CLASSES, _CLASS_COSTS, strict=True) if cost)
-_ASCII_COSTS = _COSTS[:5]
+_COSTS = dict(zip(_CLASSES.decode(), _CLASS_COSTS, strict=True))
+_LOWER, _UPPER, _DIGIT, _BREAK, _SIGN = (_COSTS[name] for name in "aA0n.")
+_OTHERS = tuple((name.encode(), cost) for name, cost in _COSTS.items() if name not in "aA0n. " and cost)
+_WORD, _AFTER_SIGN, _AFTER_DIGIT, _BEFORE_DIGIT, _HUMP = (cost for _, cost in _PAIR_COSTS)
 
 
 def count_text(text: str) -> int:
     """Estimate the base tokens of a text."""
     if not text:
         return 0
-    classes = text.encode("utf-8", "surrogatepass").translate(_TABLE)
-    thousandths = sum(classes.count(name) * cost for name, cost in (_ASCII_COSTS if text.isascii() else _COSTS))
-    thousandths += sum(classes.count(pair) * cost for pair, cost in _PAIR_COSTS)
+    count = text.encode("utf-8", "surrogatepass").translate(_TABLE).count
+    # Written out: a message is measured once, and every message is.
+    thousandths = count(b"a") * _LOWER + count(b" a") * _WORD + count(b".") * _SIGN + count(b".a") * _AFTER_SIGN
+    thousandths += count(b"n") * _BREAK + count(b"A") * _UPPER + count(b"aA") * _HUMP
+    if digits := count(b"0"):
+        thousandths += digits * _DIGIT + count(b"0a") * _AFTER_DIGIT + count(b"a0") * _BEFORE_DIGIT
+    if not text.isascii():
+        thousandths += sum(count(name) * cost for name, cost in _OTHERS)
     return thousandths // 1_000 + 1
 
 
@@ -97,7 +104,10 @@ NOTHING = Weight()
 
 def weigh(message: ModelMessage) -> Weight:
     """Return the weight of a message; measured once."""
-    return message.memo(_measure)
+    weight = message.weight
+    if weight is None:
+        weight = message.weight = _measure(message)
+    return weight  # type: ignore[return-value]  # only this module puts something there
 
 
 def weigh_all(messages: Iterable[ModelMessage]) -> Weight:
@@ -107,11 +117,20 @@ def weigh_all(messages: Iterable[ModelMessage]) -> Weight:
 
 def total(weights: Iterable[Weight]) -> Weight:
     """Return the sum of weights."""
-    return Weight(*(sum(column) for column in zip(NOTHING, *weights, strict=True)))
+    text, media = 0, NOTHING
+    for weight in weights:
+        text += weight[0]
+        if weight[3] or weight[5]:
+            media = media.plus(weight)
+    return media._replace(text_tokens=text)
 
 
 def _measure(message: ModelMessage) -> Weight:
-    return total([Weight(MESSAGE_TOKENS), *(weigh_block(block) for block in message.content)])
+    if len(message.content) == 1:
+        weight = weigh_block(message.content[0])
+        return Weight(weight[0] + MESSAGE_TOKENS, *weight[1:])
+    weight = total(weigh_block(block) for block in message.content)
+    return weight._replace(text_tokens=weight.text_tokens + MESSAGE_TOKENS)
 
 
 def weigh_block(block: Block) -> Weight:

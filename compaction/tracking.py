@@ -106,7 +106,7 @@ class _Folding:
         self._said = dict.fromkeys(record.user_statements)
         self._constraints = {constraint.text: constraint for constraint in record.constraints}
         self._decisions = {decision.text: decision for decision in record.decisions}
-        self._artifacts = {artifact.path: artifact for artifact in record.artifacts}
+        self._artifacts: dict[str, tuple[ArtifactState, str]] = {item.path: (item.state, item.detail) for item in record.artifacts}
         self._values = {identifier.name: identifier.value for identifier in record.identifiers}
         self._failed = {attempt.action: attempt.error for attempt in record.failed_attempts}
         self._notes = dict.fromkeys(record.notes)
@@ -116,14 +116,17 @@ class _Folding:
     def follow(self, message: ModelMessage) -> None:
         if message.role == "assistant":
             self._open = {str(call.get("id")): call for call in message.tool_calls}
-            for line in message.text.split("\n"):
-                if "ecided" in line or "ecision" in line or "chose" in line:
+            text = message.text
+            if "ecided" in text or "ecision" in text or "chose" in text:
+                for line in text.split("\n"):
                     self._decide(line)
             return
         for result in message.tool_results:
             call = self._open.pop(str(result.get("tool_use_id")), None)
             if call is not None:
                 self._called(call, result)
+        if len(message.tool_results) == len(message.content):
+            return
         for block in message.content:
             if block.get("type") == "text":
                 self._hear(str(block.get("text", "")))
@@ -139,7 +142,10 @@ class _Folding:
                 "user_statements": tuple(said),
                 "constraints": _bounded_constraints(self._constraints.values()),
                 "decisions": tuple(self._decisions.values())[-DECISIONS_LIMIT:],
-                "artifacts": tuple(self._artifacts.values())[-ARTIFACTS_LIMIT:],
+                "artifacts": tuple(
+                    Artifact(path=path, state=state, detail=detail)
+                    for path, (state, detail) in list(self._artifacts.items())[-ARTIFACTS_LIMIT:]
+                ),
                 "identifiers": tuple(Identifier(name=name, value=value) for name, value in self._values.items())[-IDENTIFIERS_LIMIT:],
                 "failed_attempts": tuple(FailedAttempt(action=a, error=e) for a, e in self._failed.items())[-FAILURES_LIMIT:],
                 "notes": tuple(notes)[-NOTES_LIMIT:],
@@ -205,12 +211,12 @@ class _Folding:
         name = str(call.get("name"))
         given = call.get("input")
         inputs: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
-        action = f"{name} {_shortest(inputs)}".strip()[:LINE_LIMIT_CHARS]
-        if result.get("is_error"):
+        if result.get("is_error") or self._failed:
+            action = f"{name} {_shortest(inputs)}".strip()[:LINE_LIMIT_CHARS]
             self._failed.pop(action, None)
-            self._failed[action] = _first_line(result)
-            return
-        self._failed.pop(action, None)
+            if result.get("is_error"):
+                self._failed[action] = _first_line(result)
+                return
         self._done(name.lower(), inputs)
         self._take_new_files(result)
 
@@ -220,7 +226,7 @@ class _Folding:
                 self._touch(path, "read")
         elif name in WRITERS:
             for path in _paths(inputs):
-                self._touch(path, "modified" if path in self._artifacts and self._artifacts[path].state != "deleted" else "created")
+                self._touch(path, "modified" if path in self._artifacts and self._artifacts[path][0] != "deleted" else "created")
         elif name in EDITORS:
             created = inputs.get("command") == "create"
             for path in _paths(inputs):
@@ -240,10 +246,11 @@ class _Folding:
     def _touch(self, path: str, state: ArtifactState, detail: str = "") -> None:
         """Put down what was last done to a path; what was modified stays so when it is read again."""
         before = self._artifacts.pop(path, None)
-        lives = before is not None and before.state not in {"deleted", "renamed"}
-        if before is not None and lives and (state == "read" or (state == "modified" and before.state == "created")):
-            state, detail = before.state, detail or before.detail
-        self._artifacts[path] = Artifact(path=path, state=state, detail=detail)
+        if before is not None and before[0] not in {"deleted", "renamed"}:
+            was, known = before
+            if state == "read" or (state == "modified" and was == "created"):
+                state, detail = was, detail or known
+        self._artifacts[path] = state, detail
 
     def _ran(self, command: str) -> None:
         if "rm " not in command and "mv " not in command:
@@ -261,13 +268,13 @@ class _Folding:
             elif words[:1] == ["mv"] and len(plain) == 2:
                 known = self._artifacts.get(plain[0])
                 self._touch(plain[0], "renamed", plain[1])
-                self._touch(plain[1], known.state if known is not None and known.state == "modified" else "created")
+                self._touch(plain[1], "modified" if known is not None and known[0] == "modified" else "created")
 
     def _take_new_files(self, result: Block) -> None:
         """Take in files that a tool says it has made, in a result that is a JSON object with `new_files`."""
         for part in parts_of(result):
             text = str(part.get("text", ""))
-            if '"new_files"' not in text or not text.lstrip().startswith("{"):
+            if not text[:50].lstrip().startswith("{") or '"new_files"' not in text:
                 continue
             try:
                 listed = json.loads(text).get("new_files")

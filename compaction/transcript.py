@@ -10,18 +10,17 @@ holds more than tool results) to the next.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, cast
 
 Role: TypeAlias = Literal["user", "assistant", "system"]
 Block: TypeAlias = Mapping[str, Any]
-
-_T = TypeVar("_T")
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # made once: json.dumps makes one for each call
 ROLES = frozenset({"user", "assistant", "system"})
 THINKING_TYPES = frozenset({"thinking", "redacted_thinking"})
 SERVER_CALL_TYPES = frozenset({"server_tool_use", "mcp_tool_use"})
+_CLIENT_TYPES = frozenset({"text", "tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"})
 _SERVER_RESULT = re.compile(r"\A(?!tool_result\Z)[a-z_]+_tool_result\Z")
 
 
@@ -35,7 +34,18 @@ class ModelMessage:
         TypeError: a block is not a mapping.
     """
 
-    __slots__ = ("_calls", "_content", "_json", "_memo", "_results", "_role", "_size_bytes", "_text", "_well_formed")
+    __slots__ = (
+        "_calls",
+        "_content",
+        "_json",
+        "_results",
+        "_role",
+        "_size_bytes",
+        "_text",
+        "_well_formed",
+        "cleaned",
+        "weight",
+    )
 
     def __init__(self, role: Role, content: str | Iterable[Block]) -> None:
         if role not in ROLES:
@@ -52,7 +62,10 @@ class ModelMessage:
         self._results: tuple[Block, ...] | None = None
         self._size_bytes = -1
         self._well_formed = True
-        self._memo: dict[object, Any] | None = None
+        self.weight: tuple[Any, ...] | None = None
+        """Kept here for `compaction.tokens`, which measures a message once."""
+        self.cleaned: ModelMessage | None = None
+        """Kept here for `compaction.cleaning`; the message itself when it is clean."""
 
     @property
     def role(self) -> Role:
@@ -75,15 +88,26 @@ class ModelMessage:
     def tool_calls(self) -> tuple[Block, ...]:
         """The tool_use blocks, in order."""
         if self._calls is None:
-            self._calls = tuple(block for block in self._content if block.get("type") == "tool_use")
-        return self._calls
+            self._scan()
+        return self._calls  # type: ignore[return-value]  # the scan has set it
 
     @property
     def tool_results(self) -> tuple[Block, ...]:
         """The tool_result blocks, in order."""
         if self._results is None:
-            self._results = tuple(block for block in self._content if block.get("type") == "tool_result")
-        return self._results
+            self._scan()
+        return self._results  # type: ignore[return-value]  # as above
+
+    def _scan(self) -> None:
+        calls: list[Block] = []
+        results: list[Block] = []
+        for block in self._content:
+            kind = block.get("type")
+            if kind == "tool_use":
+                calls.append(block)
+            elif kind == "tool_result":
+                results.append(block)
+        self._calls, self._results = tuple(calls), tuple(results)
 
     @property
     def json(self) -> str:
@@ -111,15 +135,6 @@ class ModelMessage:
         """Whether every text is Unicode; a lone surrogate is not, and the provider refuses it."""
         _ = self.json
         return self._well_formed
-
-    def memo(self, compute: Callable[["ModelMessage"], _T]) -> _T:
-        """Return what a pure function derives from this message; each function is called once."""
-        if self._memo is None:
-            self._memo = {}
-        elif compute in self._memo:
-            return cast("_T", self._memo[compute])
-        value = self._memo[compute] = compute(self)
-        return value
 
     def wire(self) -> dict[str, Any]:
         """Return a new dict for a request body; its blocks are the message's own."""
@@ -177,7 +192,8 @@ def message_from_wire(body: Mapping[str, Any]) -> ModelMessage:
 
 def is_server_result(block: Block) -> bool:
     """Tell whether a block is the result of a tool that the provider runs."""
-    return _SERVER_RESULT.match(str(block.get("type"))) is not None
+    kind = block.get("type")
+    return kind not in _CLIENT_TYPES and _SERVER_RESULT.match(str(kind)) is not None
 
 
 def is_real_user(message: ModelMessage) -> bool:
@@ -221,6 +237,8 @@ def open_server_calls(messages: Iterable[ModelMessage]) -> Iterator[frozenset[st
     for message in messages:
         changed: set[str] | None = None
         for block in message.content:
+            if block.get("type") in _CLIENT_TYPES:
+                continue
             if block.get("type") in SERVER_CALL_TYPES:
                 changed = set(pending) if changed is None else changed
                 changed.add(str(block.get("id")))

@@ -63,11 +63,11 @@ class View:
         carried: what those edits left beside the messages.
     """
 
-    __slots__ = ("_flow", "_items", "_weight", "calls_in_turn", "carried", "epoch", "size_bytes", "tool_run")
+    __slots__ = ("_flow", "_items", "_media", "_text_tokens", "calls_in_turn", "carried", "epoch", "size_bytes", "tool_run")
 
     def __init__(self, messages: Iterable[ModelMessage] = (), *, epoch: int = 0, carried: Carried = NOTHING_CARRIED) -> None:
         self._items: list[ModelMessage] = []
-        self._weight = NOTHING
+        self._text_tokens, self._media = 0, NOTHING
         self._flow = _Flow()
         self.epoch = epoch
         self.carried = carried
@@ -87,7 +87,7 @@ class View:
     @property
     def weight(self) -> Weight:
         """What the messages weigh together."""
-        return self._weight
+        return self._media._replace(text_tokens=self._text_tokens)
 
     @property
     def sound(self) -> bool:
@@ -110,7 +110,10 @@ class View:
     def append(self, message: ModelMessage) -> None:
         """Add a message at the end; costs as much as that message is long, once."""
         self._items.append(message)
-        self._weight = self._weight.plus(weigh(message))
+        weight = weigh(message)
+        self._text_tokens += weight.text_tokens
+        if weight.images or weight.pages:
+            self._media = self._media.plus(weight)
         self.size_bytes += message.size_bytes + 1
         self._flow.follow(message)
         self._count(message)
@@ -183,6 +186,8 @@ class _Flow:
         waiting = frozenset(self._server_open)
         for block in message.content:
             kind = block.get("type")
+            if kind == "text":
+                continue
             if kind == "tool_use" or kind in SERVER_CALL_TYPES:
                 call_id = str(block.get("id"))
                 right = right and call_id not in self._ids and ID_PATTERN.match(call_id) is not None

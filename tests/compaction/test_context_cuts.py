@@ -113,19 +113,19 @@ def test_what_an_edit_wrote_is_taken_out_again(messages: list[ModelMessage], wit
     made = assemble(
         Draft(task=draft.task, body=draft.body, summary="what was", kind="summary", state=state, removed_messages=3),
         frame(),
+        epoch=1,
         memory_tokens=2_000,
         must_trim=False,
     )
-    assert refusals([message.wire() for message in made.messages]) == []
-    edited = view.replace(made.messages, made.carried)
-    again = take_apart(edited, FACTS)
+    assert refusals([message.wire() for message in made.view.messages]) == []
+    again = take_apart(made.view, FACTS)
     assert again.task == draft.task
     assert again.body == draft.body
     assert (again.summary, again.kind, again.removed_messages) == ("what was", "summary", 3)
-    texts = [block.get("text") for message in made.messages for block in message.content]
+    texts = [block.get("text") for message in made.view.messages for block in message.content]
     assert texts.count(state.text or None) == (1 if with_state else texts.count(None))
-    if with_state and made.messages[-1].role == "user" and len(made.messages) > 1:
-        assert made.messages[-1].content[-1] == {"type": "text", "text": state.text}
+    if with_state and made.view.messages[-1].role == "user" and len(made.view.messages) > 1:
+        assert made.view.messages[-1].content[-1] == {"type": "text", "text": state.text}
 
 
 def test_words_of_a_user_that_look_like_a_summary_stay() -> None:
@@ -151,7 +151,7 @@ def test_state_and_memory_give_way_in_a_small_window() -> None:
     """Memory and state never take more than they may, so that the task and the last round stay."""
     state = StateDigest(text="<team_state>" + "many words of state " * 400 + "</team_state>")
     draft = Draft(task=({"type": "text", "text": "go"},), body=tuple(rounds_of(2)), summary="word " * 4_000, kind="summary", state=state)
-    made = assemble(draft, frame(600), memory_tokens=150, must_trim=False)
+    made = assemble(draft, frame(600), epoch=1, memory_tokens=150, must_trim=False)
     assert made.over_tokens == 0
-    assert tokens_of(made.messages) <= 600
-    assert made.messages[0].content[0] == {"type": "text", "text": "go"}
+    assert tokens_of(made.view.messages) <= 600
+    assert made.view.messages[0].content[0] == {"type": "text", "text": "go"}

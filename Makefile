@@ -35,7 +35,7 @@ format: .venv/.dev
 	$(BIN)/ruff check --fix .
 
 bench: .venv/.dev
-	@for name in bus tasks loop fanout recovery compaction; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	@for name in bus tasks loop fanout recovery compaction retention cost; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist ./*.egg-info

@@ -25,30 +25,7 @@ MESSAGES = 2_000
 BYTES = 4_000_000
 NOOPS = 300
 PASSES = 7
-WORDS = [
-    "the",
-    "parser",
-    "reads",
-    "a",
-    "line",
-    "and",
-    "returns",
-    "its",
-    "value",
-    "or",
-    "raises",
-    "an",
-    "error",
-    "that",
-    "names",
-    "the",
-    "path",
-    "and",
-    "what",
-    "is",
-    "legal",
-    "there",
-]
+WORDS = ("the parser reads a line and returns its value", "or raises an error that names the path", "and what is legal there")
 
 
 def session(messages: int, size_bytes: int, seed: int = 1) -> list[ModelMessage]:

@@ -5,6 +5,7 @@ valid, begins with the task, and ends where the model may go on.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from compaction.carried import Carried
@@ -97,6 +98,8 @@ def assemble(draft: Draft, frame: Frame, *, epoch: int, memory_tokens: int, must
     view = _sendable(_joined([*lead, *_marker(removed)], draft.body), epoch, frame)
     over_tokens = frame.tokens(view.weight) - room
     if over_tokens > 0 or must_trim or view.size_bytes > frame.options.limit_bytes:
+        if not draft.kind and memory_tokens:  # what falls away now is remembered as data
+            return assemble(replace(draft, kind="digest"), frame, epoch=epoch, memory_tokens=memory_tokens, must_trim=must_trim)
         source = repair(_joined(lead, draft.body), frame.facts)
         if len(source) > 1 and source[-1] is CONTINUE:  # the newest words are the user's own
             del source[-1]

@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
+from compaction.cleaning import clean
 from compaction.images import source_of
 from compaction.transcript import Block, ModelMessage, parts_of
 
@@ -73,7 +74,7 @@ class Archive:
 
     def __init__(self, messages: Iterable[ModelMessage] = ()) -> None:
         self._messages: list[ModelMessage] = []
-        self._places: dict[str, tuple[int, int]] = {}
+        self._places: dict[str, tuple[int, Block]] = {}
         self._indexed = 0
         self._names: dict[str, str] = {}
         for message in messages:
@@ -103,8 +104,7 @@ class Archive:
         place = self._places.get(wanted)
         if place is None:
             return None
-        at, index = place
-        block = self._messages[at].content[index]
+        at, block = place
         media = _media(parts_of(block)) if block.get("type") == "tool_result" else _media([block])
         return Recalled(wanted, at + 1, self._name(self._messages[at].role, block), _lines("\n".join(texts_of(block)), lines), media)
 
@@ -140,14 +140,16 @@ class Archive:
     def _index(self) -> None:
         """Learn the ids of what was added since the last look."""
         for at in range(self._indexed, len(self._messages)):
-            for index, block in enumerate(self._messages[at].content):
+            message = self._messages[at]
+            repaired = clean(message)  # what stood in the context, where that was not what had been said
+            for block in message.content if repaired is message else (*message.content, *repaired.content):
                 if block.get("type") == "tool_use":
                     self._names[str(block.get("id"))] = str(block.get("name"))
                 if block.get("type") == "tool_result":
                     for part in parts_of(block):
                         if part.get("type") in {"image", "document"}:
-                            self._places.setdefault(recall_id(part), (at, index))
-                self._places.setdefault(recall_id(block), (at, index))
+                            self._places.setdefault(recall_id(part), (at, block))
+                self._places.setdefault(recall_id(block), (at, block))
         self._indexed = len(self._messages)
 
     def _name(self, role: str, block: Block) -> str:

@@ -34,6 +34,7 @@ class ModelFacts:
     output_price: float = 25.0
     cache_read_factor: float = 0.10
     cache_write_factor: float = 1.25
+    provider_compaction: bool = True  # on demand, by the provider itself
 
 
 def _old(name: str, cache_tokens: int, prices: tuple[float, float]) -> ModelFacts:
@@ -52,6 +53,7 @@ def _old(name: str, cache_tokens: int, prices: tuple[float, float]) -> ModelFact
         token_factor=1.1,
         input_price=prices[0],
         output_price=prices[1],
+        provider_compaction=False,
     )
 
 
@@ -86,7 +88,7 @@ _FACTS = (
         name="claude-sonnet-5-5", disabled_thinking=False, binds_thinking=True, forced_tool=False, system_messages=True,
         min_cache_tokens=512, input_price=3.0, output_price=15.0,
     ),
-    ModelFacts(name="claude-haiku-5-5", binds_thinking=True, input_price=1.0, output_price=5.0),
+    ModelFacts(name="claude-haiku-5-5", binds_thinking=True, input_price=1.0, output_price=5.0, provider_compaction=False),
     ModelFacts(
         name="claude-fable-5", disabled_thinking=False, system_messages=True, min_cache_tokens=512, input_price=10.0, output_price=50.0
     ),
@@ -122,6 +124,7 @@ UNKNOWN_MODEL = ModelFacts(
     token_factor=1.25,
     input_price=0.0,
     output_price=0.0,
+    provider_compaction=False,
 )
 
 

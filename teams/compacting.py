@@ -27,6 +27,8 @@ async def ask_for_summary(
 
     Raises: ModelError, by kind.
     """
+    own = getattr(model, "summarizer", None)  # the provider's own compaction, where the owner of the model chose it
+    asked: Model = (own() if own is not None and request.same_prefix else None) or model
     reply = await gateway.call(
         ModelRequest(
             agent=agent,
@@ -35,7 +37,7 @@ async def ask_for_summary(
             tools=tools if request.same_prefix else (),
             max_tokens=min(request.max_tokens, model.max_output_tokens),
         ),
-        model=model,
+        model=asked,
     )
     return SummaryReply(reply.text, reply.stop_reason, bool(reply.tool_calls), reply.usage._asdict())
 

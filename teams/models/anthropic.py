@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import trio
 
+from compaction.models import model_facts
 from compaction.transcript import ModelMessage
 from teams.errors import AuthenticationFailed, ModelConnectionError, ModelError
-from teams.models.base import ModelReply, ModelRequest, OnText
+from teams.models.base import Model, ModelReply, ModelRequest, OnText
 from teams.models.cache_marks import Position, place_marks
 from teams.models.limits import known_limits
 from teams.models.provider_errors import translate
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from anthropic import AsyncAnthropic, AsyncStream
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
+CONTEXT_EDITING_BETA = "context-management-2025-06-27"
+COMPACTION_BETA = "compact-2026-09-04"
+CLEAR_TOOL_USES: Mapping[str, Any] = {"edits": [{"type": "clear_tool_uses_20250919"}]}
+"""The context editing that clears old tool results, by the provider's own defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +47,26 @@ class AnthropicExtra:
     read_seconds: float = 600.0  # between two pieces of an answer; pings come far more often
     cache_ttl: str | None = None  # None is the provider's default of five minutes; "1h" costs more to write
     http_client: "httpx2.AsyncClient | None" = None
+    context_editing: Mapping[str, Any] | None = None  # edits that the provider makes in what it reads; the agent's own view stays whole
+    provider_compaction: bool = False  # let the provider itself write the summaries, where the model has that
 
     def __post_init__(self) -> None:
         if reserved := {"model", "messages", "stream", "max_tokens"} & set(self.body):
             raise ValueError(f"extra body fields cannot replace {', '.join(sorted(reserved))}")
         if self.cache_ttl not in {None, "5m", "1h"}:
             raise ValueError(f"cache_ttl must be None, '5m' or '1h', not {self.cache_ttl!r}")
+
+    def wire(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return the body fields and headers of a call, those of the provider's context editing among them."""
+        if self.context_editing is None:
+            return dict(self.body), dict(self.headers)
+        return {**self.body, "context_management": dict(self.context_editing)}, with_beta(self.headers, CONTEXT_EDITING_BETA)
+
+
+def with_beta(headers: Mapping[str, str], beta: str) -> dict[str, str]:
+    """Return headers that also ask for a beta feature."""
+    betas = [part.strip() for part in headers.get("anthropic-beta", "").split(",") if part.strip()]
+    return {**headers, "anthropic-beta": ",".join([*betas, beta])}
 
 
 class _End(NamedTuple):
@@ -68,6 +87,9 @@ class AnthropicModel:
     Raises:
         AuthenticationFailed: there is no key.
     """
+
+    summarizes = True
+    """That it can be asked for summaries of a context."""
 
     def __init__(
         self,
@@ -94,6 +116,7 @@ class AnthropicModel:
         self._extra = extra or AnthropicExtra()
         self._mark = None if not cache else {"type": "ephemeral"} | ({"ttl": self._extra.cache_ttl} if self._extra.cache_ttl else {})
         self._ends: dict[str, _End] = {}
+        self._body, self._headers = self._extra.wire()
         self._client: AsyncAnthropic | None = None
         self._building = trio.Lock()
 
@@ -118,7 +141,13 @@ class AnthropicModel:
         Checkpoints: always. When Cancelled, the call's connection is closed.
         """
         marks = self._place_marks(request)
-        body = request_body(self.name, request, marks=marks, mark=self._mark, extra=self._extra.body)
+        body = request_body(self.name, request, marks=marks, mark=self._mark, extra=self._body)
+        reply = await self._post(body, self._headers, on_text)
+        if marks:
+            self._ends[request.agent] = _End(marks[-1], request.messages[marks[-1].message])
+        return reply
+
+    async def _post(self, body: bytes, headers: Mapping[str, str], on_text: OnText | None) -> ModelReply:
         client = await self._ready_client()
         from anthropic import AnthropicError, AsyncStream  # its import takes seconds; it was done in the thread
         from httpx2 import TransportError
@@ -129,17 +158,32 @@ class AnthropicModel:
                 "/v1/messages",
                 cast_to=object,
                 content=body,
-                options={"headers": dict(self._extra.headers)},
+                options={"headers": dict(headers)},
                 stream=True,
                 stream_cls=AsyncStream[object],
             )
             await _read(stream, assembler, on_text)
         except (AnthropicError, TransportError) as exc:
             raise _translated(exc) from exc
-        reply = assembler.reply()
-        if marks:
-            self._ends[request.agent] = _End(marks[-1], request.messages[marks[-1].message])
-        return reply
+        return assembler.reply()
+
+    def summarizer(self) -> "Model | None":
+        """Return the model through which summaries are asked for, where that is the provider's own compaction."""
+        return ProviderCompaction(self) if self._extra.provider_compaction and model_facts(self.name).provider_compaction else None
+
+    async def compact(self, request: ModelRequest) -> ModelReply:
+        """Have the provider sum up what a request holds; the answer is its summary as text, blank when it made none.
+
+        Raises: ModelError, by kind.
+        Checkpoints: always.
+        """
+        marks = self._place_marks(request)
+        extra = {name: value for name, value in self._body.items() if name != "context_management"}  # not both together
+        body = request_body(self.name, request, marks=marks, mark=self._mark, extra={**extra, "compaction": {"type": "summarize"}})
+        reply = await self._post(body, with_beta(self._extra.headers, COMPACTION_BETA), None)
+        texts = [str(block.get("content") or "") for block in reply.content if block["type"] == "compaction"]
+        content = tuple({"type": "text", "text": text} for text in texts if text.strip())
+        return ModelReply(content, reply.stop_reason, reply.usage, reply.model, reply.stop_note)
 
     async def count_tokens(self, request: ModelRequest) -> int:
         """Return the provider's estimate of the request's input tokens; it costs nothing but has a rate limit.
@@ -203,6 +247,40 @@ class AnthropicModel:
         if end is None or end.position.message >= len(messages) or messages[end.position.message] != end.message:
             return place_marks(messages)  # the first request, or the history was edited
         return place_marks(messages, end.position)
+
+
+class ProviderCompaction:
+    """The provider's own compaction as a model: what it is asked, it sums up."""
+
+    def __init__(self, model: AnthropicModel) -> None:
+        self._model = model
+        self.name = model.name
+        self.context_window_tokens = model.context_window_tokens
+        self.max_output_tokens = model.max_output_tokens
+
+    async def complete(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
+        """Sum up; nothing is said piece by piece.
+
+        Raises: ModelError, by kind.
+        Checkpoints: always.
+        """
+        del on_text
+        return await self._model.compact(request)
+
+    async def count_tokens(self, request: ModelRequest) -> int:
+        """Return the provider's estimate of the request's input tokens.
+
+        Raises: ModelError, by kind.
+        Checkpoints: always.
+        """
+        return await self._model.count_tokens(request)
+
+    async def aclose(self) -> None:
+        """Do nothing: the connections are the model's.
+
+        Checkpoints: always.
+        """
+        await trio.lowlevel.checkpoint()
 
 
 async def _read(stream: "AsyncStream[object]", assembler: StreamAssembler, on_text: OnText | None) -> None:

@@ -117,8 +117,13 @@ class StreamAssembler:
         self._blocks.append(block if block["type"] == "compaction" else {name: value for name, value in block.items() if value is not None})
 
     def _count(self, usage: Mapping[str, Any] | None) -> None:
-        if usage:
-            self._usage |= {name: value for name in Usage._fields if isinstance(value := usage.get(name), int)}
+        if not usage:
+            return
+        self._usage |= {name: value for name in Usage._fields if isinstance(value := usage.get(name), int)}
+        parts = usage.get("iterations")
+        if isinstance(parts, list):  # the provider compacted on the way: the top level leaves those calls out, and the bill does not
+            listed = cast("list[Mapping[str, Any]]", parts)
+            self._usage |= {name: sum(int(part.get(name) or 0) for part in listed) for name in Usage._fields}
 
 
 def _maybe_cut(block: Block) -> bool:

@@ -11,7 +11,7 @@ import pytest
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLES = sorted((REPOSITORY / "examples").glob("[0-9][0-9]_*.py"))
 LIMIT_SECONDS = 25
-MAX_LINES = 80
+MAX_LINES = 100
 
 
 def run(name: str, *arguments: str, given: str = "", directory: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -42,7 +42,7 @@ def assert_in_order(text: str, *patterns: str) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_example_is_short_and_says_what_one_sees(example: Path) -> None:
-    """An example has at most 80 lines, begins with its idea, and tells how it is run."""
+    """An example has at most 100 lines, begins with its idea, and tells how it is run."""
     text = example.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= MAX_LINES
     assert text.startswith('"""')
@@ -114,3 +114,22 @@ def test_bugfix_team_shows_its_tools_and_its_report(tmp_path: Path) -> None:
     for member, used in (("cora", "bash"), ("ann", "submit_plan"), ("ben", "edit_file")):
         assert_in_order(text, "17 tests, 4 fail", rf"^  {member} +{used} ", "^Done: 17 tests, all pass")
     assert_in_order(text, r"^    \S*teams status \S+\.team$", r"^    \S*teams log \S+\.team$")
+
+
+def test_a_plain_loop_is_kept_in_its_window_and_recalls() -> None:
+    """Without a team, 30 chapters are read in a window that holds a few, and what was cut is found."""
+    text = output_of("07")
+    assert_in_order(
+        text,
+        r"^compacted by size: elide; 1\d,\d+ -> \d,\d+ tokens",
+        "I have read all 30 chapters",
+        r"recall finds: Chapter 2\. Captain C-2",
+    )
+
+
+def test_three_days_show_every_cause() -> None:
+    """Each cause that has a figure, and those that are raised by name, are seen at work."""
+    text = output_of("12")
+    for cause in ("all_tools", "tool_calls", "step_boundary", "elapsed", "cold_cache", "size", "asked", "overflow"):
+        assert re.search(rf"^ *[\d.]+  {cause} ", text, re.MULTILINE), cause
+    assert "summary" in text

@@ -56,10 +56,14 @@ async def main() -> None:
     """Measure 1,000 tasks and 10,000."""
     with scratch() as directory:
         fsync_us = fsync_p50_us(directory)
-        async with open_core(directory / "small") as core:
-            small = await measure(core, 1_000)
-        async with open_core(directory / "large") as core:
-            large = await measure(core, 10_000)
+        smalls: list[tuple[float, float]] = []
+        larges: list[tuple[float, float]] = []
+        for number in range(2):  # in turns, so that a slow moment of the machine is not taken for growth
+            async with open_core(directory / f"small{number}") as core:
+                smalls.append(await measure(core, 1_000))
+            async with open_core(directory / f"large{number}") as core:
+                larges.append(await measure(core, 10_000))
+        small, large = ((max(each[0] for each in found), max(each[1] for each in found)) for found in (smalls, larges))
         report(
             benchmark="tasks",
             create_per_s=large[0],

@@ -51,10 +51,14 @@ def blank(text: object) -> bool:
 
 def _clean(message: ModelMessage) -> ModelMessage:
     source = message.content if message.well_formed else tuple(cast("Block", _well_formed(block)) for block in message.content)
-    blocks = [cleaned for block in source if (cleaned := _clean_block(block, message.role)) is not None]
-    if len(blocks) == len(message.content) and all(a is b for a, b in zip(blocks, message.content, strict=True)):
-        return message
-    return ModelMessage(message.role, blocks)
+    blocks: list[Block] = []
+    right = source is message.content
+    for block in source:
+        cleaned = _clean_block(block, message.role)
+        right = right and cleaned is block
+        if cleaned is not None:
+            blocks.append(cleaned)
+    return message if right else ModelMessage(message.role, blocks)
 
 
 def _clean_block(block: Block, role: str) -> Block | None:

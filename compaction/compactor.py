@@ -157,6 +157,8 @@ class Compactor:
         self._system_text_tokens = count_text(system)
         self._tools_text_tokens = tools if isinstance(tools, int) else tools_text_tokens(tools)
         self.meter.fixed_text_tokens = self._system_text_tokens + self._tools_text_tokens
+        self._budget: ContextBudget | None = None
+        self._budget_factor = 0.0
         self._settled_tokens = 0
         self._failed: dict[Cause, tuple[int, int]] = {}
         self._since = self._now()
@@ -166,13 +168,17 @@ class Compactor:
     @property
     def budget(self) -> ContextBudget:
         """The tokens left for messages, by what is known of the tokenizer so far."""
-        system = int(self._system_text_tokens * self.meter.factor)
-        return ContextBudget(
-            window_tokens=self.facts.window_tokens,
-            reply_tokens=self._reply_tokens,
-            system_tokens=system,
-            tools_tokens=self.meter.fixed_tokens - system,
-        )
+        factor = self.meter.factor
+        if self._budget is None or self._budget_factor != factor:
+            system = int(self._system_text_tokens * factor)
+            self._budget_factor = factor
+            self._budget = ContextBudget(
+                window_tokens=self.facts.window_tokens,
+                reply_tokens=self._reply_tokens,
+                system_tokens=system,
+                tools_tokens=self.meter.fixed_tokens - system,
+            )
+        return self._budget
 
     def used_tokens(self, view: View) -> int:
         """Return what the messages of a view take, as reported and estimated."""

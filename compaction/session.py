@@ -21,6 +21,7 @@ from compaction.triggers import Cause
 from compaction.view import View
 
 FORMAT_VERSION = 1
+_quoted = json.encoder.encode_basestring
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # made once: json.dumps makes one for each call
 
 
@@ -113,16 +114,17 @@ def encode_header(header: Header) -> bytes:
 
 def encode_message(entry: Entry) -> bytes:
     """Return a message as a line; the message's own JSON is used as it is."""
-    rest: dict[str, Any] = {"at": entry.at, "epoch": entry.epoch}
+    # Written out, because every message of every agent comes through here.
+    rest = f'"at":{_quoted(entry.at)},"epoch":{entry.epoch}'
     if entry.mail:
-        rest["mail"] = list(entry.mail)
+        rest += f',"mail":{_json(list(entry.mail))}'
     if entry.usage is not None:
-        rest["usage"] = dict(entry.usage)
+        rest += f',"usage":{{{",".join([f"{_quoted(key)}:{count}" for key, count in entry.usage.items()])}}}'
     if entry.stop_reason is not None:
-        rest["stop_reason"] = entry.stop_reason
+        rest += f',"stop_reason":{_quoted(entry.stop_reason)}'
     if entry.model is not None:
-        rest["model"] = entry.model
-    return f'{{"type":"message",{entry.message.json[1:-1]},{_json(rest)[1:]}\n'.encode()
+        rest += f',"model":{_quoted(entry.model)}'
+    return f'{{"type":"message",{entry.message.json[1:-1]},{rest}}}\n'.encode()
 
 
 def encode_checkpoint(checkpoint: Checkpoint, at: str) -> bytes:
@@ -380,8 +382,8 @@ def _read_carried(fields: Mapping[str, Any]) -> tuple[Carried, str]:
 _KINDS = frozenset({"summary", "digest", "record"})
 
 
-def _json(fields: Mapping[str, Any]) -> str:
-    return _encode(fields)
+def _json(value: object) -> str:
+    return _encode(value)
 
 
 def _line(fields: Mapping[str, Any]) -> bytes:

@@ -128,7 +128,8 @@ def total(weights: Iterable[Weight]) -> Weight:
 def _measure(message: ModelMessage) -> Weight:
     if len(message.content) == 1:
         weight = weigh_block(message.content[0])
-        return Weight(weight[0] + MESSAGE_TOKENS, *weight[1:])
+        text = weight.text_tokens + MESSAGE_TOKENS
+        return weight._replace(text_tokens=text) if weight.images or weight.pages else Weight(text)
     weight = total(weigh_block(block) for block in message.content)
     return weight._replace(text_tokens=weight.text_tokens + MESSAGE_TOKENS)
 

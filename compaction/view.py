@@ -85,6 +85,11 @@ class View:
         return Messages(self._items, len(self._items))
 
     @property
+    def last(self) -> ModelMessage | None:
+        """The newest message, None when there is none."""
+        return self._items[-1] if self._items else None
+
+    @property
     def weight(self) -> Weight:
         """What the messages weigh together."""
         return self._media._replace(text_tokens=self._text_tokens)

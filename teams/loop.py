@@ -3,7 +3,8 @@
 Laws:
 - A turn ends: rounds are bounded, and the last one is asked for a summary.
 - Every call of the model is answered by exactly one result, also when the turn is cancelled: interrupted ones say so.
-- A reply is durable before its tools run, and what a turn has appended is durable before the turn ends (where there is a log).
+- A reply is durable before a tool that writes runs, and what a turn has appended before the turn ends (where there is a log). What has
+  not been synced yet is written: it survives the process, and before a tool that only reads that is enough.
 - The view only grows; what may shrink it is the compactor alone.
 - Mail enters at tool boundaries and at the turn's begin, and nowhere else.
 """
@@ -267,7 +268,7 @@ class AgentLoop:
         events, name = self._events, self.config.name
         on_text = partial(self._tell_text, name) if events.watched else None
         replies: list[ModelReply] = []  # still empty when the scope was cut short
-        with self._interruptible_scope():
+        with self._let_be_interrupted(trio.CancelScope()):
             replies.append(await self._gateway.call(request, model=self.config.model, on_text=on_text))
         if not replies:
             return None
@@ -293,7 +294,8 @@ class AgentLoop:
 
     async def _run_tools(self, reply: ModelReply, remark: str) -> tuple[ToolResult, ...]:
         self._append(reply.message, reply=reply)
-        await self._sync()
+        if self._log is not None and any(self.dispatcher.writes(block["name"]) for block in reply.tool_calls):
+            await self._log.sync()
         calls = [ToolCall(block["id"], block["name"], block["input"]) for block in reply.tool_calls]
         watched = self._events.watched
         batch = ToolBatch(
@@ -305,16 +307,16 @@ class AgentLoop:
             on_end=self._tell_end if watched else None,
         )
         try:
-            with self._interruptible_scope():
-                await batch.run()
+            self._let_be_interrupted(batch.scope)
+            await batch.run()
         finally:
             results = batch.results()
             self._append_boundary([result.block() for result in results], remark)
         return results
 
-    def _interruptible_scope(self) -> trio.CancelScope:
-        """Return the scope of what `interrupt` may cut short; what called for that just before counts as well."""
-        scope = self._interruptible = trio.CancelScope()
+    def _let_be_interrupted(self, scope: trio.CancelScope) -> trio.CancelScope:
+        """Let `interrupt` cut short what runs in a scope; what called for that just before counts as well."""
+        self._interruptible = scope
         if self._surroundings.is_called():
             scope.cancel()
         return scope
@@ -360,7 +362,7 @@ class AgentLoop:
         self._append(ModelMessage("user", [*blocks, *said]), mail=ids)
 
     def _append(self, message: ModelMessage, *, mail: Sequence[str] = (), reply: ModelReply | None = None) -> None:
-        last = self.view.messages[-1] if len(self.view) else None
+        last = self.view.last
         if last is not None and last.role == "user" and message.role == "user":
             # Two user messages in a row would be merged by the provider; an answer between them keeps the view append-only.
             self._append(ModelMessage("assistant", INTERRUPTED))

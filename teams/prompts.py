@@ -4,6 +4,7 @@ Law: the system prompt of a member does not change while it lives, so that its c
 roster, open tasks) is said in a user block.
 """
 
+from functools import lru_cache
 from itertools import islice
 
 from compaction.state import StateDigest
@@ -101,8 +102,15 @@ def _request(request: Request) -> str:
 
 def _roster(member: Member, state: TeamState) -> str:
     # Of a large team only some are shown, and only those are looked at: every member's first turn asks.
-    others = (other for other in state.roster.live() if other.name != member.name)
-    shown = [f"{other.name} ({escape_text(other.spec.role)}, {other.status.value})" for other in islice(others, SHOWN_TEAMMATES)]
-    if len(shown) == SHOWN_TEAMMATES:
-        shown.append(f"and others, {len(state.roster.members)} members in all")
+    roster = state.roster
+    others = [other for other in islice(roster.live(), SHOWN_TEAMMATES + 1) if other is not member]
+    if len(roster.members) > SHOWN_TEAMMATES:
+        shown = [_called(other.spec.name, other.spec.role) for other in others[:SHOWN_TEAMMATES]]
+        return f"{', '.join(shown)}, and others, {len(roster.members)} members in all"
+    shown = [f"{_called(other.spec.name, other.spec.role)[:-1]}, {other.status.value})" for other in others]
     return ", ".join(shown) or "none yet"
+
+
+@lru_cache(maxsize=4_096)
+def _called(name: str, role: str) -> str:
+    return f"{name} ({escape_text(role)})"

@@ -17,6 +17,7 @@ import trio
 from teams.errors import JournalClosed
 from teams.journal.base import Journal, JournalReport, JournalStatistics, Snapshot
 from teams.journal.fileops import FileOps
+from teams.journal.locking import LockHeld
 from teams.journal.offload import Offload, RunSync, run_in_thread
 from teams.journal.records import Record, check_group, encode
 from teams.journal.segments import Cursor
@@ -101,7 +102,13 @@ class FileJournal(Journal):
             self._store.check_usable()
             if expected_seq > self.head_seq:
                 raise ValueError(f"cannot append after record {expected_seq}: this handle has read up to record {self.head_seq} only")
-            await self._run_append(partial(self._store.append, data, expected_seq, len(records)), limiter=self._limiter)
+            append = partial(self._store.append, data, expected_seq, len(records))
+            if isinstance(self._run_append, Offload) and self._run_append.inline:
+                try:
+                    return await self._run_append(partial(append, patient=False), limiter=self._limiter)
+                except LockHeld:  # another process appends: that wait is no work for the loop's own thread
+                    return await self._in_thread(append)
+            await self._run_append(append, limiter=self._limiter)
         finally:
             self._busy.release()
 

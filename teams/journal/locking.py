@@ -22,6 +22,10 @@ _FIRST_PAUSE_SECONDS = 0.0001
 _LONGEST_PAUSE_SECONDS = 0.005
 
 
+class LockHeld(Exception):
+    """Somebody else holds a lock that was not to be waited for."""
+
+
 class FileLock:
     """A lock file that is opened once; use it from one thread at a time, and not nested."""
 
@@ -42,12 +46,12 @@ class FileLock:
             self._release()
 
     @contextmanager
-    def exclusive(self) -> Generator[None]:
+    def exclusive(self, *, patient: bool = True) -> Generator[None]:
         """Hold the lock alone.
 
-        Raises: JournalError when it was not free within the waiting time.
+        Raises: JournalError when it was not free within the waiting time; LockHeld when it is not free now and is not waited for.
         """
-        self._acquire(exclusive=True)
+        self._acquire(exclusive=True, patient=patient)
         try:
             yield
         finally:
@@ -60,7 +64,7 @@ class FileLock:
     def _open(self) -> int:
         return os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
 
-    def _acquire(self, *, exclusive: bool) -> None:
+    def _acquire(self, *, exclusive: bool, patient: bool = True) -> None:
         give_up_at: float | None = None
         pause = _FIRST_PAUSE_SECONDS
         while True:
@@ -70,6 +74,8 @@ class FileLock:
                 os.close(self._fd)  # somebody removed the lock file: a lock on what has no name would bind nobody else
                 self._fd = self._open()
                 continue
+            if not patient:
+                raise LockHeld
             if give_up_at is None:
                 give_up_at = time.monotonic() + self._wait_seconds
             elif time.monotonic() > give_up_at:

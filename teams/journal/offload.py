@@ -39,12 +39,17 @@ class Offload:
         self._run_sync, self._limit_seconds = run_sync, limit_seconds
         self.recent_seconds = 0.0
 
+    @property
+    def inline(self) -> bool:
+        """Whether the next call runs in the loop's own thread."""
+        return self.recent_seconds <= self._limit_seconds
+
     async def __call__(self, sync_fn: Callable[[], _T], /, *, limiter: trio.CapacityLimiter | None = None) -> _T:
         """Return what the function returns.
 
         Checkpoints: always; when Cancelled, the function has not run.
         """
-        if self.recent_seconds > self._limit_seconds:
+        if not self.inline:
             return await self._run_sync(lambda: self._timed(sync_fn), limiter=limiter)
         await trio.lowlevel.checkpoint_if_cancelled()
         result = self._timed(sync_fn)

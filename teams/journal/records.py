@@ -15,6 +15,7 @@ has a torn tail, and the tail begins at the first record of that transaction; a 
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 from zlib import crc32
 
@@ -124,7 +125,13 @@ def check_group(records: Sequence[Record], expected_seq: int) -> None:
 
 def utc_now_text(seconds: float) -> str:
     """Return seconds since the epoch as UTC text with microseconds: `2026-01-31T12:00:00.000000Z`; such texts sort by time."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+    whole, micros = divmod(round(seconds * 1_000_000), 1_000_000)
+    return f"{_second_text(whole)}.{micros:06}Z"
+
+
+@lru_cache(maxsize=2)
+def _second_text(whole: int) -> str:
+    return datetime.fromtimestamp(whole, UTC).isoformat()[:-6]
 
 
 def utc_seconds(text: str) -> float:

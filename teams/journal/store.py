@@ -75,12 +75,15 @@ class SegmentStore:
             return False
         return self._stamp(self.at.first) != self._seen or self._has_next()
 
-    def append(self, data: bytes, expected_seq: int, count: int) -> None:
-        """Write the lines of `count` records as one group; see Journal.append."""
+    def append(self, data: bytes, expected_seq: int, count: int, *, patient: bool = True) -> None:
+        """Write the lines of `count` records as one group; see Journal.append.
+
+        Raises: as Journal.append; LockHeld when another process holds the lock and `patient` is False: nothing has happened then.
+        """
         self.check_usable()
         if expected_seq < self.at.seq:
             raise JournalConflict(expected_seq=expected_seq, head_seq=self.at.seq)
-        with self._lock.exclusive():
+        with self._lock.exclusive(patient=patient):
             self._check_end(expected_seq)
             if not data:
                 return

@@ -50,6 +50,11 @@ class ToolBatch:
         """The calls, in the model's order."""
         return self._calls
 
+    @property
+    def scope(self) -> trio.CancelScope:
+        """What the calls run in; to cancel it is to `cancel` the batch."""
+        return self._scope
+
     def cancel(self) -> None:
         """Stop what runs and start nothing more; `run` then returns, and what is unfinished is interrupted. May be called at any time."""
         self._scope.cancel()

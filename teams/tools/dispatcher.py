@@ -97,6 +97,11 @@ class ToolDispatcher:
         """Find a tool by its exact name."""
         return self._tools.get(name) if isinstance(name, str) else None
 
+    def writes(self, name: object) -> bool:
+        """Tell whether a call of this name could change anything; a tool that does not exist cannot."""
+        tool = self.get(name)
+        return tool is not None and tool.effect != "reads"
+
     @property
     def frozen(self) -> bool:
         """Whether the definitions were read, so that nothing can be registered any more."""
@@ -242,7 +247,7 @@ class ToolDispatcher:
             value = await self._invoke(tool, arguments)
         else:
             value = None
-            with trio.move_on_after(seconds) as scope:
+            with trio.CancelScope(deadline=trio.current_time() + seconds) as scope:
                 value = await self._invoke(tool, arguments)
             if scope.cancelled_caught:
                 raise ToolError(f"{tool.name} was stopped: it did not finish within its limit of {seconds:g} seconds")

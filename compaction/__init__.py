@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         encode_rewind,
         load,
     )
-    from compaction.sessionfile import SessionArchive, SessionFile, fork
+    from compaction.sessionfile import SessionArchive, SessionFile, fork, rewind
     from compaction.state import StateDigest
     from compaction.summarizer import Summarizer, Summary, SummaryFailed, SummaryOptions, SummaryReply, SummaryRequest
     from compaction.tokens import TokenMeter, Weight, count_text, weigh
@@ -119,6 +119,7 @@ __all__ = [
     "problems",
     "recall_id",
     "repair",
+    "rewind",
     "rounds",
     "safe_cuts",
     "trim",
@@ -194,6 +195,7 @@ _HOMES = {
     "problems": "compaction.validity",
     "recall_id": "compaction.recall",
     "repair": "compaction.repair",
+    "rewind": "compaction.sessionfile",
     "rounds": "compaction.transcript",
     "safe_cuts": "compaction.transcript",
     "trim": "compaction.layers.trim",

@@ -13,9 +13,10 @@ from typing import Self
 
 from compaction.errors import SessionError
 from compaction.recall import Archive
-from compaction.session import Entry, Header, decode, encode_header, encode_view, load
+from compaction.session import Entry, Header, Rewind, decode, encode_header, encode_rewind, encode_view, load
 
 _CHUNK_BYTES = 1 << 20
+_TAIL_BYTES = 1 << 18
 _fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
 
@@ -161,6 +162,55 @@ class SessionFile:
                 return start + found + 1
             stop = start
         return 0
+
+
+def last_call(path: str | os.PathLike[str]) -> tuple[int, str] | None:
+    """Return what the newest call of a session sent, in tokens as reported, and its model; None where its end tells of no call.
+
+    Only the end of the file is read, so the cost does not grow with the session.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL_BYTES))
+            lines = file.read().split(b"\n")
+    except FileNotFoundError:
+        return None
+    for line in reversed(lines[1:] if size > _TAIL_BYTES else lines):
+        with suppress(ValueError):
+            entry = decode(line)
+            if isinstance(entry, Entry) and entry.usage is not None:
+                return sum(count for key, count in entry.usage.items() if key != "output_tokens"), entry.model or ""
+            if not isinstance(entry, Entry):
+                return None  # compacted since, or nothing was asked yet
+    return None
+
+
+def rewind(path: str | os.PathLike[str], *, before_epoch: int, at: str) -> int:
+    """Take a session back to what its view was before the compaction of an epoch; nothing is removed from the file.
+
+    Args:
+        path: the session's file; nobody else may be writing it.
+        before_epoch: the epoch that the compaction began.
+        at: now, UTC, ISO 8601.
+
+    Returns:
+        The epoch of the view from here on.
+
+    Raises:
+        NotASession: the file is none.
+        SessionError: there is no compaction of that epoch; the message names those that there are.
+        OSError: the file cannot be read or written.
+    """
+    with SessionFile(path) as file:
+        loaded = load(file.read())
+        epochs = [checkpoint.epoch for checkpoint in loaded.checkpoints]
+        if before_epoch not in epochs:
+            there = ", ".join(map(str, epochs)) or "none"
+            raise SessionError(f"cannot rewind {str(path)!r} to before epoch {before_epoch}: compactions began the epochs {there}")
+        file.append([encode_rewind(Rewind(before_epoch, loaded.epoch + 1, at))])
+        file.sync()
+        return loaded.epoch + 1
 
 
 def fork(source: str | os.PathLike[str], target: str | os.PathLike[str], *, agent: str, created_at: str, full: bool = False) -> None:

@@ -27,6 +27,8 @@ class Board:
 
     doing: dict[str, Doing] = field(default_factory=dict[str, Doing])
     tokens: dict[str, int] = field(default_factory=dict[str, int])
+    context: dict[str, int] = field(default_factory=dict[str, int])
+    """What each one's newest call sent, in tokens."""
     """What each member's calls used, in and out, from the first event on."""
     mail: deque[MailStored] = field(default_factory=lambda: deque[MailStored](maxlen=KEPT))
     notices: deque[RuntimeNotice] = field(default_factory=lambda: deque[RuntimeNotice](maxlen=KEPT))
@@ -49,6 +51,7 @@ class Board:
                     self.doing[event.name] = Doing("writing", now)
             case ModelCalled():
                 self.tokens[event.name] = self.tokens.get(event.name, 0) + event.input_tokens + event.output_tokens
+                self.context[event.name] = event.input_tokens
                 self.doing[event.name] = Doing(_first_words(event.text) or "thinking", now)
             case MemberChanged():
                 self._running.pop(event.name, None)

@@ -104,19 +104,31 @@ def render(name: str, state: TeamState, board: Board, *, elapsed: float, size: t
     return Panel(Group(*parts), title=title, title_align="left", border_style="dim", padding=(0, 1), width=max(width, 40))
 
 
+_FIGURES = frozenset({"UNREAD", "TOKENS", "CONTEXT"})
+
+
 def _grid(*columns: tuple[str, int | None]) -> "Table":
     from rich.table import Table  # as in `watch_live`
 
     grid = Table(box=None, show_header=bool(columns[0][0]), header_style="dim", pad_edge=False, padding=(0, 2, 0, 0), expand=True)
     for title, ratio in columns:
-        grid.add_column(title, ratio=ratio, no_wrap=True, overflow="ellipsis", justify="right" if title in ("UNREAD", "TOKENS") else "left")
+        grid.add_column(title, ratio=ratio, no_wrap=True, overflow="ellipsis", justify="right" if title in _FIGURES else "left")
     return grid
 
 
 def _members(state: TeamState, board: Board, clock: float, now: float) -> "Table":
     from rich.text import Text  # as in `watch_live`
 
-    grid = _grid(("MEMBER", None), ("ROLE", None), ("STATUS", None), ("DOES", 3), ("PLAN", None), ("UNREAD", None), ("TOKENS", None))
+    grid = _grid(
+        ("MEMBER", None),
+        ("ROLE", None),
+        ("STATUS", None),
+        ("DOES", 3),
+        ("PLAN", None),
+        ("UNREAD", None),
+        ("TOKENS", None),
+        ("CONTEXT", None),
+    )
     shown = [member for member in state.roster.members.values() if member.spec.kind != "person"]
     for member in shown[:MEMBER_LINES]:
         unread = len(state.mail.box(member.name))
@@ -130,6 +142,7 @@ def _members(state: TeamState, board: Board, clock: float, now: float) -> "Table
             Text(plan_text(state, member), style="yellow" if member.plan_request else "green" if member.approved_plan else "dim"),
             Text(str(unread) if unread else "", style="yellow"),
             Text(amount(tokens) if tokens else ""),
+            Text(amount(board.context[member.name]) if board.context.get(member.name) else ""),
         )
     if len(shown) > MEMBER_LINES:
         grid.add_row(Text(f"and {len(shown) - MEMBER_LINES} more", style="dim"))

@@ -9,6 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from compaction.models import model_facts
+from compaction.sessionfile import last_call
 from protocols.lifecycle import MemberStatus
 from protocols.request import Request
 from protocols.task_status import TaskStatus
@@ -17,6 +19,7 @@ from teams.cli.output import Cell, Column, Terminal, amount, clean, duration, fi
 from teams.cli.reading import Seen, add_directory, look, tell_reports
 from teams.hosts import describe_host
 from teams.journal.records import utc_seconds
+from teams.state.decision import AGENT_KINDS
 from teams.state.roster import Member, Spending
 from teams.state.team_state import TeamState
 
@@ -38,6 +41,7 @@ COLUMNS = (
     Column("PLAN", flexible=True),
     Column("UNREAD", right=True),
     Column("TOKENS", right=True),
+    Column("CONTEXT", right=True),
     Column("REASON", flexible=True),
 )
 
@@ -175,8 +179,22 @@ def _row(seen: Seen, member: Member, now: float) -> list[str | Cell]:
         plan_text(state, member),
         Cell(str(unread), "yellow") if unread else "",
         amount(spent.total_tokens) if spent else "",
+        context_text(context_of(seen.directory, member)),
         Cell(clean(member.reason), "dim"),
     ]
+
+
+def context_of(directory: Path, member: Member) -> tuple[int, int] | None:
+    """Return how many tokens a member's newest call sent, and its model's window; None where nothing is known."""
+    if member.spec.kind not in AGENT_KINDS:
+        return None
+    found = last_call(directory / "sessions" / f"{member.name}.jsonl")
+    return None if found is None else (found[0], model_facts(found[1]).window_tokens)
+
+
+def context_text(context: tuple[int, int] | None) -> str:
+    """Return how full a window is: `6 %`; teams context has the figures."""
+    return "" if context is None else f"{100 * context[0] / context[1]:.0f} %"
 
 
 REQUEST_COLUMNS = (
@@ -228,6 +246,7 @@ def describe_team(seen: Seen, now: float) -> dict[str, Any]:
 
 def _member_facts(seen: Seen, member: Member) -> dict[str, Any]:
     state = seen.state
+    context = context_of(seen.directory, member)
     plan = None if member.plan_request is None else state.requests.get(member.plan_request)
     return {
         "name": member.name,
@@ -247,5 +266,6 @@ def _member_facts(seen: Seen, member: Member) -> dict[str, Any]:
             "state": None if plan is None else str(plan.state),
         },
         "unread": len(state.mail.box(member.name)),
+        "context": None if context is None else {"used_tokens": context[0], "window_tokens": context[1]},
         "spending": asdict(state.roster.spending.get(member.name) or Spending()),
     }

@@ -24,6 +24,18 @@ def test_context_is_shown_as_a_bar_and_in_numbers(team: Path, run: Run) -> None:
     assert sum(parts.values()) == found["used_tokens"]
 
 
+def test_status_has_a_meter_for_each_agent(team: Path, run: Run) -> None:
+    """The status shows what each agent's newest call sent, of which window; a person has none."""
+    code, out, _ = run("status", team, "--json")
+    assert code == 0
+    members = {member["name"]: member["context"] for member in json.loads(out)["members"]}
+    assert members["user"] is None
+    assert 0 < members["ann"]["used_tokens"] < members["ann"]["window_tokens"]
+    _, out, _ = run("status", team)
+    assert "CONTEXT" in out
+    assert " %" in out
+
+
 def test_recall_finds_words_ids_and_lines(team: Path, run: Run) -> None:
     """Words lead to ids, an id to the whole body, a range to its lines; what is not there is said, and empty words are refused."""
     code, out, _ = run("recall", team, "ann", "message", "--json")

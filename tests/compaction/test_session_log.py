@@ -13,7 +13,7 @@ from compaction.compactor import Checkpoint
 from compaction.errors import NotASession, SessionError
 from compaction.record import CompressedHistory, Constraint
 from compaction.session import Entry, Header, Rewind, encode_checkpoint, encode_header, encode_message, encode_rewind, load
-from compaction.sessionfile import SessionFile
+from compaction.sessionfile import SessionFile, fork, last_call, rewind
 from compaction.transcript import ModelMessage
 from compaction.triggers import Cause
 from tests.compaction.strategies import assistant, broken, call, result, user
@@ -244,3 +244,42 @@ def test_file_refuses_what_would_break_it(tmp_path: Path) -> None:
             with pytest.raises(ValueError, match="its only line end"):
                 file.append([HEADER, wrong])
     assert file.read() == []
+
+
+def written(path: Path, lines: Sequence[bytes]) -> Path:
+    """Write a session."""
+    path.write_bytes(b"".join(lines))
+    return path
+
+
+def test_a_session_file_is_rewound_and_goes_on(tmp_path: Path) -> None:
+    """A rewind is one more line; an epoch that no compaction began is refused by the names of those that one did."""
+    path = written(tmp_path / "ann.jsonl", LINES[:7])
+    assert rewind(path, before_epoch=1, at=AT) == 2
+    loaded = load(path.read_bytes().splitlines(keepends=True))
+    assert loaded.messages == load(LINES[:4]).messages
+    assert path.read_bytes().startswith(b"".join(LINES[:7]))
+    with pytest.raises(SessionError, match="to before epoch 7: compactions began the epochs 1"):
+        rewind(path, before_epoch=7, at=AT)
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_fork_begins_where_the_other_session_stands(tmp_path: Path, *, full: bool) -> None:
+    """A fork has the same view; with the full transcript everything said is there to be recalled, otherwise what the view holds."""
+    source, target = written(tmp_path / "ann.jsonl", LINES[:7]), tmp_path / "ben.jsonl"
+    fork(source, target, agent="ben", created_at=AT, full=full)
+    one, other = (load(path.read_bytes().splitlines(keepends=True)) for path in (source, target))
+    assert (other.messages, other.epoch, other.view.carried) == (one.messages, one.epoch, one.view.carried)
+    assert other.header == Header("ben", AT, forked_from=f"ann {AT}")
+    assert (other.transcript == one.transcript) is full
+    with pytest.raises(SessionError, match="it exists"):
+        fork(source, target, agent="ben", created_at=AT)
+
+
+def test_the_newest_call_is_read_from_the_end_of_a_session(tmp_path: Path) -> None:
+    """What the newest call sent is known without reading the session; after a compaction it is not known until the next call."""
+    assert last_call(tmp_path / "none.jsonl") is None
+    assert last_call(written(tmp_path / "a.jsonl", LINES[:4])) == (100, "m")
+    assert last_call(written(tmp_path / "b.jsonl", LINES[:5])) is None
+    padding = [line(user("x" * 300_000)), line(assistant("late"), usage=USAGE)]
+    assert last_call(written(tmp_path / "c.jsonl", [*LINES[:4], *padding])) == (100, "m")

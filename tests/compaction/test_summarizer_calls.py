@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 import trio
 
-from compaction.compactor import Around, Compactor
+from compaction.compactor import Around, Compactor, Prepared
 from compaction.layers.summary import as_text
 from compaction.models import ModelFacts
 from compaction.options import CompactionOptions
@@ -244,3 +244,39 @@ async def test_a_compaction_cancelled_at_any_step_changes_nothing() -> None:
     assert [message.json for message in view.messages] == before
     assert view.epoch == 0
     assert (await compactor.prepare(view)).checkpoint is not None
+
+
+@pytest.mark.parametrize("steps", range(14))
+async def test_cancelled_at_each_step_there_is_the_old_view_or_the_new_one(steps: int) -> None:
+    """Hooks and a summary that take several steps, cancelled after each: what is returned is whole, and the old view is as it was."""
+
+    async def slow(_value: object) -> None:
+        for _ in range(3):
+            await trio.lowlevel.checkpoint()
+
+    async def summarize(_request: SummaryRequest) -> SummaryReply:
+        await slow(None)
+        return SummaryReply(GOOD)
+
+    view = long_view()
+    before = [message.json for message in view.messages]
+    around = Around(summarizer=Summarizer(summarize, SummaryOptions(same_prefix=False)), pre_compact=slow, post_compact=slow)
+    compactor = Compactor(CompactionOptions(), facts=ModelFacts(name="t", window_tokens=30_000), reply_tokens=0, around=around)
+    prepared: list[Prepared] = []
+    async with trio.open_nursery() as nursery:
+
+        async def cancel_after() -> None:
+            for _ in range(steps):
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(cancel_after)
+        prepared.append(await compactor.prepare(view))
+    assert [message.json for message in view.messages] == before
+    assert view.epoch == 0
+    for done in prepared:
+        assert done.checkpoint is not None
+        assert done.checkpoint.messages == tuple(done.view.messages)
+        assert done.view.epoch == 1
+    if steps == 0:
+        assert prepared == []

@@ -11,14 +11,14 @@ Laws:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
 from compaction.compactor import Around, Checkpoint, Compactor, tools_text_tokens
 from compaction.fill import Fill, fill
-from compaction.models import model_facts
+from compaction.models import ModelFacts, model_facts
 from compaction.options import CompactionOptions
 from compaction.transcript import Block, ModelMessage, interrupted_results
 from compaction.triggers import Cause
@@ -396,7 +396,7 @@ class AgentLoop:
 
     def _make_compactor(self) -> Compactor:
         config, model = self.config, self.config.model
-        facts = replace(model_facts(model.name), window_tokens=model.context_window_tokens)
+        facts = _facts(model.name, model.context_window_tokens)
         reply_tokens = min(config.options.max_reply_tokens, model.max_output_tokens)
         tools = self.dispatcher.memo(tools_text_tokens)
         around = self._surroundings.around()
@@ -439,6 +439,11 @@ class AgentLoop:
     def _tell_end(self, call: ToolCall, result: ToolResult) -> None:
         name = self.config.name
         self._events.emit(ToolEnded(name, str(call.name), call.id, result.is_error, result.interrupted, result.text[:500]))
+
+
+@lru_cache(maxsize=64)
+def _facts(name: str, window_tokens: int) -> ModelFacts:
+    return replace(model_facts(name), window_tokens=window_tokens)
 
 
 def _offered(definitions: Sequence[Mapping[str, Any]]) -> tuple[ToolDefinition, ...]:

@@ -17,7 +17,6 @@ Role: TypeAlias = Literal["user", "assistant", "system"]
 Block: TypeAlias = Mapping[str, Any]
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # made once: json.dumps makes one for each call
-_quoted = json.encoder.encode_basestring
 ROLES = frozenset({"user", "assistant", "system"})
 THINKING_TYPES = frozenset({"thinking", "redacted_thinking"})
 SERVER_CALL_TYPES = frozenset({"server_tool_use", "mcp_tool_use"})
@@ -100,20 +99,21 @@ class ModelMessage:
         return self._results  # type: ignore[return-value]  # as above
 
     def _scan(self) -> None:
-        content = self._content
-        if len(content) == 1:
-            kind = content[0].get("type")
-            self._calls = content if kind == "tool_use" else ()
-            self._results = content if kind == "tool_result" else ()
-            return
-        self._calls = tuple([block for block in content if block.get("type") == "tool_use"])
-        self._results = tuple([block for block in content if block.get("type") == "tool_result"])
+        calls: list[Block] = []
+        results: list[Block] = []
+        for block in self._content:
+            kind = block.get("type")
+            if kind == "tool_use":
+                calls.append(block)
+            elif kind == "tool_result":
+                results.append(block)
+        self._calls, self._results = tuple(calls), tuple(results)
 
     @property
     def json(self) -> str:
         """Compact JSON of role and content, in the order of the keys as they came; always encodable as UTF-8."""
         if self._json is None:
-            text = f'{{"role":"{self._role}","content":[{",".join([compact_json(block) for block in self._content])}]}}'
+            text = _encode({"role": self._role, "content": self._content})
             try:
                 self._size_bytes = len(text) if text.isascii() else len(text.encode())
             except UnicodeEncodeError:  # a lone surrogate, from a tool that cut text at a bad place
@@ -158,20 +158,6 @@ class ModelMessage:
         kinds = ", ".join(str(block.get("type")) for block in self._content[:6])
         more = ", ..." if len(self._content) > 6 else ""  # a repr is one line
         return f"<ModelMessage {self._role}: {kinds}{more}>"
-
-
-def compact_json(value: object) -> str:
-    """Return JSON without spaces, keys in their order; a lone surrogate stays as it is."""
-    if not isinstance(value, dict):
-        return _encode(value)
-    # Most objects here are a few texts, and the set-up of an encoder costs three times what it takes to write them.
-    fields = cast("dict[str, object]", value).items()
-    try:
-        return (
-            "{" + ",".join([f"{_quoted(key)}:{_quoted(part) if type(part) is str else compact_json(part)}" for key, part in fields]) + "}"
-        )
-    except (TypeError, RecursionError):  # a key that is no text, or a depth that the encoder may still bear
-        return _encode(value)
 
 
 def as_block(value: object) -> Block:

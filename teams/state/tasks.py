@@ -17,6 +17,13 @@ BucketKey = tuple[frozenset[str], frozenset[str], str | None]
 """What a ready task demands of its owner: capabilities, exclusive tags, and who it must be."""
 
 
+_NO_TAGS = frozenset[str]()
+
+
+def _set(tags: Iterable[str] | None) -> frozenset[str]:
+    return frozenset(tags) if tags else _NO_TAGS  # shared: most tasks have none
+
+
 class Task(NamedTuple):
     """One task as the log tells it; immutable."""
 
@@ -127,8 +134,8 @@ class Tasks:
             at,
             fields["by"],
             max_attempts=get("max_attempts", 3),
-            needs=frozenset(get("needs", ())),
-            exclusive=frozenset(get("exclusive", ())),
+            needs=_set(get("needs")),
+            exclusive=_set(get("exclusive")),
             assignee=get("assignee"),
             worktree=get("worktree"),
             notify=tuple(get("notify", ())),

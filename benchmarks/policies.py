@@ -5,7 +5,7 @@ thing that was said, `ideal` keeps every planted fact that it is shown, `empty` 
 """
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import trio
@@ -261,7 +261,6 @@ class Ours:
 
 
 Maker = Callable[[Planted], Policy]
-Step = Callable[[], Awaitable[None]]
 
 
 def arms(stub_name: str) -> Mapping[str, Maker]:

@@ -11,14 +11,14 @@ from typing import NamedTuple
 from compaction.carried import Carried
 from compaction.cleaning import clean
 from compaction.draft import Draft, Frame
-from compaction.layers.arrival import cap
+from compaction.layers.arrival import cap_tokens
 from compaction.layers.render import render
 from compaction.layers.trim import MARKER, Limits, trim
 from compaction.models import ModelFacts
 from compaction.record import EMPTY_RECORD, CompressedHistory
 from compaction.repair import CONTINUE, drop_thinking, fits_model, repair
 from compaction.state import StateDigest
-from compaction.tokens import Weight, count_text, weigh_all
+from compaction.tokens import Weight, weigh_all
 from compaction.transcript import Block, ModelMessage, open_server_calls, text_blocks
 from compaction.view import View
 
@@ -91,7 +91,7 @@ def assemble(draft: Draft, frame: Frame, *, epoch: int, memory_tokens: int, must
         {"type": "text", "text": text}
         for text in (render(draft.kind, draft.record, draft.summary, draft.state, base) if draft.kind else ())
     ]
-    state = _within(draft.state.text, base)
+    state = cap_tokens(draft.state.text, base)
     lead = [*draft.task, *memory]
     room = frame.limit_tokens - (frame.tokens(weigh_all([ModelMessage("user", text_blocks(state))])) if state else 0)
     removed, trimmed = draft.removed_messages, False
@@ -159,11 +159,3 @@ def _with_state(view: View, state: str) -> View:
 
 def _without(message: ModelMessage, places: range) -> ModelMessage:
     return ModelMessage(message.role, [block for place, block in enumerate(message.content) if place not in places])
-
-
-def _within(text: str, limit_tokens: int) -> str:
-    """Return a text that takes at most so many base tokens, shortened where it is longer; nothing where no room is."""
-    while text and (cost := count_text(text)) > limit_tokens:
-        shorter = cap(text, int(len(text) * limit_tokens / cost * 0.9)).text
-        text = shorter if len(shorter) < len(text) and shorter.strip() else ""
-    return text

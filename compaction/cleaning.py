@@ -33,10 +33,10 @@ RESULT_PARTS = frozenset({"text", "image", "document", "search_result", "tool_re
 
 def clean(message: ModelMessage) -> ModelMessage:
     """Return the message without what is wrong inside it, the same object when nothing is; its content may become empty."""
-    cleaned = message.cleaned
-    if cleaned is None:
-        cleaned = message.cleaned = _clean(message)
-    return cleaned
+    if message.cleaned is None:
+        cleaned = _clean(message)
+        message.cleaned = True if cleaned is message else cleaned
+    return message if message.cleaned is True else message.cleaned
 
 
 def is_clean(message: ModelMessage) -> bool:

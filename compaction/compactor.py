@@ -257,15 +257,16 @@ class Compactor:
         frame = self._frame(situation, rule.cause)
         change = self._change(view, rule, frame, situation)
         over = max(0, situation.used_tokens - frame.limit_tokens)
-        if rule.saves and not self._worth(view, change, frame, situation):
-            self._back_off(situation, rule.cause)
-            return Prepared(view, None, over)
         needed = not situation.sendable or over or "trim" in rule.layers or situation.size_bytes > self.options.limit_bytes
-        if not (change.layers or change.summary_cut or needed):
+        gains = bool(change.layers or change.summary_cut)
+        if not gains and (rule.saves or not needed):
             self._back_off(situation, rule.cause)
-            return Prepared(view, None, over, stuck=True)
+            return Prepared(view, None, over, stuck=not rule.saves)
         # Without a summary the edit is made first, since it is free: a hook must not act for an edit that then frees nothing.
         edited = await self._edit(view, change, rule, frame) if change.summary_cut is None else None
+        if rule.saves and not self._worth(view, self._shorter(view, change, frame) if edited is None else edited.view, situation):
+            self._back_off(situation, rule.cause)
+            return Prepared(view, None, over)
         checkpoint = None if edited is None else self._checkpoint(view, edited, rule, situation)
         if edited is None or checkpoint is not None:
             plan = Plan(trigger=rule.cause, layers=rule.layers, tokens_before=situation.used_tokens, budget_tokens=situation.budget_tokens)
@@ -344,14 +345,18 @@ class Compactor:
             fresh[0] = ModelMessage(fresh[0].role, fresh[0].content[len(task) :])
         return fold(carried.record or EMPTY_RECORD, fresh, state=NO_STATE if state is None else state)
 
-    def _worth(self, view: View, change: _Change, frame: "Frame", situation: Situation) -> bool:
+    def _worth(self, view: View, edited: View, situation: Situation) -> bool:
         """Tell whether an edit that is made only to save does save."""
-        if not change.layers and change.summary_cut is None:
-            return False
-        assembled = self._assemble(change.draft, frame, epoch=view.epoch + 1, must_trim=False)
-        cost = self._cost(view, assembled.view, situation)
+        cost = self._cost(view, edited, situation)
         enough = cost.freed_tokens >= self.options.gain_share * situation.budget_tokens
         return enough and cost.payback_calls is not None and cost.payback_calls <= self.options.payback_calls
+
+    def _shorter(self, view: View, change: _Change, frame: "Frame") -> View:
+        """Return what a summary would leave, before it is paid for: the view without what it sums up."""
+        from compaction.layers.split import draft_cut
+
+        assert change.summary_cut is not None
+        return self._assemble(draft_cut(change.draft, change.summary_cut, frame), frame, epoch=view.epoch + 1, must_trim=False).view
 
     def _cost(self, view: View, edited: View, situation: Situation, usage: Mapping[str, int] | None = None) -> EditCost:
         same = unchanged(view.messages, edited.messages)

@@ -58,4 +58,3 @@ class Draft:
     state: StateDigest = NO_STATE
     moved: tuple[Moved, ...] = ()
     removed_messages: int = 0
-    shortened: int = 0

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 import trio
 
 from compaction.errors import CompactionError
-from compaction.layers.arrival import cap
+from compaction.layers.arrival import cap, cap_tokens
 from compaction.layers.summary import as_text
 from compaction.tokens import count_text, weigh, weigh_all
 from compaction.transcript import Block, ModelMessage, is_real_user
@@ -142,7 +142,7 @@ class Summarizer:
         except trio.TooSlowError as late:
             self._failed()
             raise SummaryFailed(f"no answer within {self.options.deadline_seconds:g} s", usage) from late
-        except Exception as error:  # one of the named places: whatever a provider or a user's function raises, the agent goes on
+        except Exception as error:  # the boundary of a callback: whatever it raises, the agent goes on
             self._failed()
             raise SummaryFailed(f"{type(error).__name__}: {error}", usage) from error
         self._failures = 0
@@ -235,7 +235,7 @@ def extract(old: Sequence[ModelMessage], previous: str, limit_tokens: int) -> st
 
     What the user said and what the assistant concluded stays, the newest first, as far as there is room; at most so many base tokens.
     """
-    head = _fit(previous, limit_tokens // 2)
+    head = cap_tokens(previous, limit_tokens // 2)
     left = limit_tokens - count_text(head) - 30
     lines: list[str] = []
     for message in reversed(old):
@@ -260,13 +260,6 @@ def _conclusions(message: ModelMessage) -> list[str]:
     if message.role == "assistant" and message.text.strip():
         return [f"- assistant: {cap(message.text.strip(), 400).text}"]
     return []
-
-
-def _fit(text: str, limit_tokens: int) -> str:
-    while text and (cost := count_text(text)) > limit_tokens:
-        shorter = cap(text, int(len(text) * max(0, limit_tokens) / cost * 0.9)).text
-        text = shorter if len(shorter) < len(text) else ""
-    return text
 
 
 def strip_wrapper(text: str) -> str:

@@ -64,8 +64,8 @@ class ModelMessage:
         self._well_formed = True
         self.weight: tuple[Any, ...] | None = None
         """Kept here for `compaction.tokens`, which measures a message once."""
-        self.cleaned: ModelMessage | None = None
-        """Kept here for `compaction.cleaning`; the message itself when it is clean."""
+        self.cleaned: ModelMessage | Literal[True] | None = None
+        """Kept here for `compaction.cleaning`; True when the message is clean: a reference to itself would keep it from being freed."""
 
     @property
     def role(self) -> Role:

@@ -133,10 +133,6 @@ class View:
         else:
             self.calls_in_turn = self.tool_run = 0
 
-    def replace(self, messages: Iterable[ModelMessage], carried: Carried) -> "View":
-        """Return another view, of the next epoch; this one stays as it is."""
-        return View(messages, epoch=self.epoch + 1, carried=carried)
-
     def distrust(self) -> None:
         """Have the next preparation repair this view and start a new epoch, because what it was made from was damaged."""
         self._flow.sound = False

@@ -8,7 +8,7 @@ from every state an outcome can be reached; and when whatever is fair (a deadlin
 end, an outcome cannot be avoided for ever.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -210,11 +210,6 @@ def _unfair_cycle(found: _Found[S], component: set[S]) -> tuple[Action, ...] | N
         action, state = inside[state][0]
         actions.append(action)
     return tuple(actions)
-
-
-def explore_all(worlds: Mapping[str, Callable[[], World[Hashable]]]) -> list[Report[Hashable]]:
-    """Explore worlds in their order."""
-    return [explore(make()) for make in worlds.values()]
 
 
 def _plain(text: str) -> str:

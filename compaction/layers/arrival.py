@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from compaction.tokens import count_text
 from compaction.transcript import Block, as_block
 
 HEAD_SHARE = 0.70
@@ -48,6 +49,14 @@ def cap(text: str, limit_chars: int, recall_id: str | None = None) -> Capped:
     head = text[: _before(text, int(room * HEAD_SHARE / parts))]
     tail = text[_after(text, len(text) - int(room * TAIL_SHARE / parts)) :]
     return Capped(f"{head}{marker}{tail}", True)
+
+
+def cap_tokens(text: str, limit_tokens: int) -> str:
+    """Return the text, or its head and tail, in at most so many base tokens; nothing where there is no room for words."""
+    while text and (cost := count_text(text)) > limit_tokens:
+        shorter = cap(text, int(len(text) * max(0, limit_tokens) / cost * 0.9)).text  # a tenth less: head and tail may be the dear parts
+        text = shorter if len(shorter) < len(text) else ""
+    return text.strip()
 
 
 def cap_blocks(content: Sequence[Block], limit_chars: int, recall_id: str | None = None) -> CappedBlocks:

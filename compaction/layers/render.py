@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from compaction.carried import MemoryKind
-from compaction.layers.arrival import cap
+from compaction.layers.arrival import cap_tokens
 from compaction.record import CompressedHistory
 from compaction.state import StateDigest
 from compaction.tokens import count_text
@@ -55,12 +55,12 @@ def _as_summary(record: CompressedHistory, summary: str, state: StateDigest, roo
     sections = _sections(record, state)
     least = min(count_text(summary), int(room * SUMMARY_SHARE))
     facts = _fit_sections(sections, room - least - 8)
-    prose = _fitted(summary, room - count_text(facts) - 8)  # what the facts leave, and its share at least
+    prose = cap_tokens(summary, room - count_text(facts) - 8)  # what the facts leave, and its share at least
     return "\n\n".join(part for part in (f"## Summary\n{prose}" if prose else "", facts) if part)
 
 
 def _as_digest(record: CompressedHistory, summary: str, state: StateDigest, room: int) -> str:
-    prose = _fitted(summary, int(room * SUMMARY_SHARE / 2))
+    prose = cap_tokens(summary, int(room * SUMMARY_SHARE / 2))
     sections = _sections(record, state)
     files = {"Files"}
     progress = {"In progress", "Failed attempts"}
@@ -84,7 +84,7 @@ def _as_digest(record: CompressedHistory, summary: str, state: StateDigest, room
 def _as_record(record: CompressedHistory, summary: str, state: StateDigest, room: int) -> str:
     fields: dict[str, object] = {"type": record.type}
     if summary:
-        fields["summary"] = _fitted(summary, int(room * SUMMARY_SHARE / 2))
+        fields["summary"] = cap_tokens(summary, int(room * SUMMARY_SHARE / 2))
     left = room - count_text(_encode(fields)) - 60
     lists = _record_lists(record, state)
     wanted = [sum(count_text(_encode(value)) + 1 for value in values) for _, values, _ in lists]
@@ -190,7 +190,7 @@ def _fit_lines(section: _Section, costs: Sequence[int], room: int) -> str:
         if costs[index] <= room:
             kept[index] = section.lines[index]
             room -= costs[index]
-        elif room >= 40 and (short := _fitted(section.lines[index], room - 8)):
+        elif room >= 40 and (short := cap_tokens(section.lines[index], room - 8)):
             kept[index] = short
             break
         else:
@@ -202,14 +202,6 @@ def _fit_lines(section: _Section, costs: Sequence[int], room: int) -> str:
     if missing:
         lines.append(f"- (and {missing} more)")
     return "\n".join([f"## {section.heading}", *lines])
-
-
-def _fitted(text: str, limit_tokens: int) -> str:
-    """Return a text within a limit, its head and tail where it is longer."""
-    while text and (cost := count_text(text)) > limit_tokens:
-        shorter = cap(text, int(len(text) * max(0, limit_tokens) / cost * 0.9)).text
-        text = shorter if len(shorter) < len(text) else ""
-    return text.strip()
 
 
 def _one_line(text: str) -> str:

@@ -15,9 +15,8 @@ from compaction.tokens import TokenMeter, weigh_all
 from compaction.transcript import last_assistant
 from teams.cli.exits import OK, CommandFailed
 from teams.cli.output import Column, Terminal, amount, find_terminal, plural, print_json, print_lines, table
-from teams.cli.reading import add_directory, look, tell_reports
+from teams.cli.reading import add_directory, find_agent, look, tell_reports
 from teams.options import AgentOptions
-from teams.state.decision import AGENT_KINDS
 
 BAR_CELLS = 50
 STYLES = {"task": "bold", "memory": "cyan", "user": "green", "assistant": "", "results": "yellow", "calls": "yellow"}
@@ -43,9 +42,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the figures."""
     seen = look(args.directory)
     tell_reports(seen.reports)
-    member = seen.state.roster.get(args.name, operation="look into")
-    if member.spec.kind not in AGENT_KINDS:
-        raise CommandFailed(f"cannot look into {args.name!r}: it is a {member.spec.kind}, which has no context")
+    member = find_agent(seen, args.name)
     figures = read_context(args.directory / "sessions" / f"{args.name}.jsonl", member.spec.model or "")
     if args.json:
         found = figures.fill

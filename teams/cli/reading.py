@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from teams.cli.exits import CommandFailed
 from teams.cli.output import complain
 from teams.directory import read_team_name
 from teams.hosts import dead_hosts
@@ -17,6 +18,8 @@ from teams.journal.fileops import FileOps
 from teams.journal.records import Record
 from teams.journal.segments import Cursor
 from teams.journal.store import SegmentStore
+from teams.state.decision import AGENT_KINDS
+from teams.state.roster import Member
 from teams.state.team_state import TeamState
 
 SLICE_BYTES = 1024 * 1024
@@ -98,6 +101,14 @@ def look(directory: Path) -> Seen:
         reports = tuple(store.reports)
     hosts = {member.host for member in state.roster.live() if member.host is not None}
     return Seen(name, directory, state, last, reports, dead_hosts(directory / "hosts", hosts))
+
+
+def find_agent(seen: Seen, name: str) -> Member:
+    """Return a member that has a context; raise CommandFailed for one that has none, UnknownMember for nobody."""
+    member = seen.state.roster.get(name, operation="look into")
+    if member.spec.kind not in AGENT_KINDS:
+        raise CommandFailed(f"cannot look into {name!r}: it is a {member.spec.kind}, which has no context")
+    return member
 
 
 def tell_reports(reports: tuple[JournalReport, ...]) -> None:

@@ -7,8 +7,7 @@ from compaction.recall import Recalled, Search
 from compaction.sessionfile import SessionArchive
 from teams.cli.exits import OK, CommandFailed
 from teams.cli.output import Column, clean, find_terminal, plural, print_json, print_lines, table
-from teams.cli.reading import add_directory, look, tell_reports
-from teams.state.decision import AGENT_KINDS
+from teams.cli.reading import add_directory, find_agent, look, tell_reports
 from teams.tools.base import ToolError
 from teams.tools.recall import parse_lines
 
@@ -26,9 +25,7 @@ def run(args: argparse.Namespace) -> int:
     """Print what is found."""
     seen = look(args.directory)
     tell_reports(seen.reports)
-    member = seen.state.roster.get(args.name, operation="look into")
-    if member.spec.kind not in AGENT_KINDS:
-        raise CommandFailed(f"cannot look into {args.name!r}: it is a {member.spec.kind}, which has no context")
+    find_agent(seen, args.name)
     if not args.text:
         raise CommandFailed("cannot search for an empty text")
     try:

@@ -22,7 +22,7 @@ from compaction.summarizer import (
 )
 from compaction.tokens import count_text
 from compaction.transcript import ModelMessage
-from compaction.triggers import Cause
+from compaction.triggers import Cause, Rule
 from compaction.view import View
 from tests.compaction.oracle import refusals
 from tests.compaction.strategies import assistant, call, image, result, rounds_of, user
@@ -280,3 +280,16 @@ async def test_cancelled_at_each_step_there_is_the_old_view_or_the_new_one(steps
         assert done.view.epoch == 1
     if steps == 0:
         assert prepared == []
+
+
+async def test_a_saving_edit_may_be_a_summary() -> None:
+    """A table of one's own may ask for a summary where that saves; what it would free is known before it is paid for."""
+    stub = Stub(GOOD)
+    view = long_view()
+    often = Rule(Cause.ELAPSED, ("summary",), saves=True, holds=lambda _situation, _options: True)
+    around = Around(summarizer=Summarizer(stub, SummaryOptions(same_prefix=False)), rules=[often])
+    for window, wanted in ((60_000, True), (5_000_000, False)):
+        door = Compactor(CompactionOptions(), facts=ModelFacts(name="t", window_tokens=window), reply_tokens=0, around=around)
+        prepared = await door.prepare(view)
+        assert (prepared.checkpoint is not None) is wanted
+    assert len(stub.asked) == 1

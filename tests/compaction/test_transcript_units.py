@@ -206,7 +206,7 @@ def test_a_replaced_view_leaves_the_old_one() -> None:
     """An edit makes another view, one epoch later; the first one and its snapshots stay."""
     view = View([user("a"), assistant("b"), user("c")], carried=Carried(task_blocks=1))
     snapshot = view.messages
-    other = view.replace([user("a")], Carried(task_blocks=1, removed_messages=2))
+    other = View([user("a")], epoch=view.epoch + 1, carried=Carried(task_blocks=1, removed_messages=2))
     assert (other.epoch, other.carried) == (1, Carried(task_blocks=1, removed_messages=2))
     assert (view.epoch, len(view), len(snapshot)) == (0, 3, 3)
     assert copy.copy(snapshot) == [user("a"), assistant("b"), user("c")]

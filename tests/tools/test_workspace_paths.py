@@ -16,11 +16,11 @@ SECRET = "the secret outside"
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A work directory full of traps, beside a secret."""
-    root = tmp_path / "work"
+    root = tmp_path / "desk"
     root.mkdir()
     (tmp_path / "secret.txt").write_text(SECRET)
-    (tmp_path / "workaround").mkdir()
-    (tmp_path / "workaround" / "secret.txt").write_text(SECRET)
+    (tmp_path / "desktop").mkdir()
+    (tmp_path / "desktop" / "secret.txt").write_text(SECRET)
     (root / "inside").mkdir()
     (root / "inside" / "file.txt").write_text("inside\n")
     for name, target in {
@@ -30,7 +30,7 @@ def root(tmp_path: Path) -> Path:
         "chain1": "chain2",
         "chain2": "inside/chain3",
         "inside/chain3": "../../secret.txt",
-        "up_and_down": "inside/../../work/../secret.txt",
+        "up_and_down": "inside/../../desk/../secret.txt",
         "loop1": "loop2",
         "loop2": "loop1",
         "self": "self",
@@ -50,11 +50,11 @@ HOSTILE: list[Any] = [
     "../secret.txt",
     "../../../../../../../../etc/passwd",
     "inside/../../secret.txt",
-    "inside/../../workaround/secret.txt",
+    "inside/../../desktop/secret.txt",
     "./.././secret.txt",
     "missing/../../secret.txt",
     "inside//..//..//secret.txt",
-    "../workaround/secret.txt",
+    "../desktop/secret.txt",
     "/etc/passwd",
     "//etc/passwd",
     "/",
@@ -67,7 +67,7 @@ HOSTILE: list[Any] = [
     "~/.ssh/id_rsa",
     "~root/.profile",
     "to_parent/secret.txt",
-    "to_parent/work/to_parent/secret.txt",
+    "to_parent/desk/to_parent/secret.txt",
     "to_secret",
     "to_secret_absolute",
     "chain1",
@@ -180,7 +180,7 @@ def test_link_put_there_after_the_check_is_not_followed(root: Path, monkeypatch:
     def resolve_and_exchange(path: object) -> tuple[str, ...]:
         parts = resolve(path)
         (root / "inside").rename(root / "moved")
-        (root / "inside").symlink_to(root.parent / "workaround")
+        (root / "inside").symlink_to(root.parent / "desktop")
         return parts
 
     (root / "inside" / "secret.txt").write_text("mine")

@@ -95,6 +95,7 @@ class Around:
         clock: seconds, of any origin; without it no time triggers anything.
         pre_compact, post_compact: called around an edit, may be async; an error of theirs is the caller's.
         rules: the table of triggers.
+        user_speaks: whether texts of user messages are the user's own words; in a team they are mail from whoever sent it.
     """
 
     summarizer: "Summarizer | None" = None
@@ -103,6 +104,7 @@ class Around:
     pre_compact: PreCompact | None = None
     post_compact: PostCompact | None = None
     rules: Sequence[Rule] = RULES
+    user_speaks: bool = True
 
 
 class _Change(NamedTuple):
@@ -343,7 +345,7 @@ class Compactor:
         if not carried.recorded and fresh:
             task = fresh[0].content[: carried.task_blocks or len(fresh[0].content)]
             fresh[0] = ModelMessage(fresh[0].role, fresh[0].content[len(task) :])
-        return fold(carried.record or EMPTY_RECORD, fresh, state=NO_STATE if state is None else state)
+        return fold(carried.record or EMPTY_RECORD, fresh, state=NO_STATE if state is None else state, user_speaks=self.around.user_speaks)
 
     def _worth(self, view: View, edited: View, situation: Situation) -> bool:
         """Tell whether an edit that is made only to save does save."""

@@ -58,6 +58,7 @@ class CompressedHistory(_Value):
     type: Literal["compressed_history"] = "compressed_history"
     summary: str = ""
     user_statements: tuple[str, ...] = ()
+    received: tuple[str, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     decisions: tuple[Decision, ...] = ()
     artifacts: tuple[Artifact, ...] = ()

@@ -64,14 +64,18 @@ _COMMON = frozenset(
 )
 
 
-def fold(record: CompressedHistory, messages: Sequence[ModelMessage], *, state: StateDigest = NO_STATE) -> CompressedHistory:
+def fold(
+    record: CompressedHistory, messages: Sequence[ModelMessage], *, state: StateDigest = NO_STATE, user_speaks: bool = True
+) -> CompressedHistory:
     """Return the record with what these messages add to it.
 
     Args:
         messages: what came after everything that is in the record.
+        user_speaks: whether texts of user messages are the user's own words; in a team they are mail, under the name of whoever sent it,
+            and nothing in it becomes a constraint.
         state: what the surroundings know; its tasks and requests take the place of those in the record.
     """
-    folding = _Folding(record)
+    folding = _Folding(record, user_speaks=user_speaks)
     for message in messages:
         folding.follow(message)
     return folding.finish(state)
@@ -101,9 +105,10 @@ def add_from_model(record: CompressedHistory, proposed: CompressedHistory) -> Co
 class _Folding:
     """The record while it is built: what is looked up by a key is kept by it."""
 
-    def __init__(self, record: CompressedHistory) -> None:
-        self._base = record
+    def __init__(self, record: CompressedHistory, *, user_speaks: bool) -> None:
+        self._base, self._user_speaks = record, user_speaks
         self._said = dict.fromkeys(record.user_statements)
+        self._received = dict.fromkeys(record.received)
         self._constraints = {constraint.text: constraint for constraint in record.constraints}
         self._decisions = {decision.text: decision for decision in record.decisions}
         self._artifacts: dict[str, tuple[ArtifactState, str]] = {item.path: (item.state, item.detail) for item in record.artifacts}
@@ -132,14 +137,12 @@ class _Folding:
                 self._hear(str(block.get("text", "")))
 
     def finish(self, state: StateDigest) -> CompressedHistory:
-        said = list(self._said)
-        if len(said) > STATEMENTS_FIRST + STATEMENTS_LAST:
-            said = [*said[:STATEMENTS_FIRST], *said[-STATEMENTS_LAST:]]
         notes = dict.fromkeys((*self._notes, *state.notes))
         known = state != NO_STATE
         return self._base.model_copy(
             update={
-                "user_statements": tuple(said),
+                "user_statements": _first_and_last(self._said),
+                "received": _first_and_last(self._received),
                 "constraints": _bounded_constraints(self._constraints.values()),
                 "decisions": tuple(self._decisions.values())[-DECISIONS_LIMIT:],
                 "artifacts": tuple(
@@ -161,8 +164,11 @@ class _Folding:
         """Keep what the user said, and what of it binds."""
         if not text.strip():
             return
-        self._said.pop(kept := cap(text.strip(), STATEMENT_LIMIT_CHARS).text, None)
-        self._said[kept] = None
+        heard = self._said if self._user_speaks else self._received
+        heard.pop(kept := cap(text.strip(), STATEMENT_LIMIT_CHARS).text, None)
+        heard[kept] = None
+        if not self._user_speaks:
+            return
         for raw in _SENTENCE.split(text[:STATEMENT_LIMIT_CHARS]):
             sentence = raw.strip()[:LINE_LIMIT_CHARS]
             if len(sentence) < 8:
@@ -292,6 +298,12 @@ class _Folding:
         self._notes[text] = None
         self._decide(text)
         self._take_values(text)
+
+
+def _first_and_last(heard: Mapping[str, None]) -> tuple[str, ...]:
+    """Keep what was said first, and the newest."""
+    said = tuple(heard)
+    return said if len(said) <= STATEMENTS_FIRST + STATEMENTS_LAST else (*said[:STATEMENTS_FIRST], *said[-STATEMENTS_LAST:])
 
 
 def _bounded_constraints(constraints: Iterable[Constraint]) -> tuple[Constraint, ...]:

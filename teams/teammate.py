@@ -292,7 +292,7 @@ class Teammate(Surroundings):
         """Return what the member's compactor is given: what the team knows of it, the clock, the owner's hooks."""
         services = self._services
         hooks = services.options.compaction_hooks
-        around = Around(state=self._state, clock=trio.current_time)
+        around = Around(state=self._state, clock=trio.current_time, user_speaks=False)
         if hooks.pre_compact is None and hooks.post_compact is None:
             return around
         from teams.compacting import Hooks  # what a team without hooks does not need

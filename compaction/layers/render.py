@@ -124,6 +124,7 @@ def _record_lists(record: CompressedHistory, state: StateDigest) -> list[tuple[s
         ("notes", plain(record.notes), "notes"),
         ("failures", plain([f"{item.action}: {item.error}" for item in record.failed_attempts]), "failed_attempts"),
         ("statements", plain(record.user_statements), "user_statements"),
+        ("mail", plain(record.received), "mail_received"),
         ("ended", plain(ended), "no_longer_valid"),
     ]
     return lists
@@ -147,6 +148,7 @@ def _sections(record: CompressedHistory, state: StateDigest) -> list[_Section]:
         _Section("Notes", record.notes),
         _Section("Failed attempts", [f"{item.action} -> {item.error}" for item in record.failed_attempts]),
         _Section("The user said", record.user_statements),
+        _Section("Mail you got, each under its sender", record.received),
         _Section("No longer valid", ended),
     ]
 

@@ -22,7 +22,7 @@ from compaction.summarizer import (
 )
 from compaction.tokens import count_text
 from compaction.transcript import ModelMessage
-from compaction.triggers import Cause, Rule
+from compaction.triggers import Cause, Rule, too_large
 from compaction.view import View
 from tests.compaction.oracle import refusals
 from tests.compaction.strategies import assistant, call, image, result, rounds_of, user
@@ -286,9 +286,9 @@ async def test_a_saving_edit_may_be_a_summary() -> None:
     """A table of one's own may ask for a summary where that saves; what it would free is known before it is paid for."""
     stub = Stub(GOOD)
     view = long_view()
-    often = Rule(Cause.ELAPSED, ("summary",), saves=True, holds=lambda _situation, _options: True)
+    often = Rule(Cause.ELAPSED, ("summary",), saves=True, holds=too_large)
     around = Around(summarizer=Summarizer(stub, SummaryOptions(same_prefix=False)), rules=[often])
-    for window, wanted in ((60_000, True), (5_000_000, False)):
+    for window, wanted in ((30_000, True), (5_000_000, False)):
         door = Compactor(CompactionOptions(), facts=ModelFacts(name="t", window_tokens=window), reply_tokens=0, around=around)
         prepared = await door.prepare(view)
         assert (prepared.checkpoint is not None) is wanted

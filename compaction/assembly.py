@@ -48,7 +48,7 @@ def take_apart(view: View, facts: ModelFacts, record: CompressedHistory = EMPTY_
     untouched = len(messages) == len(source) and all(a is b for a, b in zip(messages, source, strict=True))
     if not (messages and untouched and fits_model(view, facts)):
         messages = repair(messages, facts)
-    if len(messages) > 1 and messages[-1] is CONTINUE:  # nobody's words; assembling puts it there again where it is needed
+    if len(messages) > 1 and messages[-1] == CONTINUE:  # nobody's words; assembling puts it there again where it is needed
         del messages[-1]
     first = messages[0].content
     size = min(size, len(first)) or len(first)
@@ -101,7 +101,7 @@ def assemble(draft: Draft, frame: Frame, *, epoch: int, memory_tokens: int, must
         if not draft.kind and memory_tokens:  # what falls away now is remembered as data
             return assemble(replace(draft, kind="digest"), frame, epoch=epoch, memory_tokens=memory_tokens, must_trim=must_trim)
         source = repair(_joined(lead, draft.body), frame.facts)
-        if len(source) > 1 and source[-1] is CONTINUE:  # the newest words are the user's own
+        if len(source) > 1 and source[-1] == CONTINUE:  # the newest words are the user's own
             del source[-1]
         limits = Limits(min(frame.target_tokens, room), max(1, room), frame.options.limit_bytes)
         result = trim(source, limits, frame.tokens, task_blocks=len(lead), removed_before=removed)

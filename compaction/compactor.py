@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compaction.budget import ContextBudget
 from compaction.carried import NOTHING_CARRIED, Carried
+from compaction.cleaning import clean
 from compaction.costs import FREE, EditCost, edit_cost, unchanged
 from compaction.errors import InvalidEdit
 from compaction.models import ModelFacts
@@ -279,7 +280,7 @@ class Compactor:
             checkpoint = self._checkpoint(view, edited, rule, situation)
         if checkpoint is None:
             self._back_off(situation, rule.cause)
-            return Prepared(view, None, edited.over_tokens, stuck=True)
+            return Prepared(view, None, max(over, edited.over_tokens), stuck=True)
         grown = checkpoint.tokens_after + int(self.options.backoff_share * situation.budget_tokens)
         self._settled_tokens = min(grown, int(situation.budget_tokens * (1 - self.options.margin_share)))
         self._failed.clear()
@@ -345,6 +346,7 @@ class Compactor:
         if not carried.recorded and fresh:
             task = fresh[0].content[: carried.task_blocks or len(fresh[0].content)]
             fresh[0] = ModelMessage(fresh[0].role, fresh[0].content[len(task) :])
+        fresh = [clean(message) for message in fresh]  # as it was sent: a lone surrogate, for one, can be neither sent nor stored
         return fold(carried.record or EMPTY_RECORD, fresh, state=NO_STATE if state is None else state, user_speaks=self.around.user_speaks)
 
     def _worth(self, view: View, edited: View, situation: Situation) -> bool:

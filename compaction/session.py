@@ -147,8 +147,9 @@ def encode_checkpoint(checkpoint: Checkpoint, at: str) -> bytes:
         fields["summary_usage"] = dict(checkpoint.summary_usage)
     if checkpoint.summary_failure:
         fields["summary_failure"] = checkpoint.summary_failure
-    record = "" if carried.record is None else f',"record":{carried.record.model_dump_json(exclude_defaults=True)}'
-    return f'{_json(fields)[:-1]}{record},"messages":[{",".join(message.json for message in checkpoint.messages)}]}}\n'.encode()
+    record = "" if carried.record is None else f',"record":{_json(carried.record.model_dump(exclude_defaults=True))}'
+    line = f'{_json(fields)[:-1]}{record},"messages":[{",".join(message.json for message in checkpoint.messages)}]}}\n'
+    return line.encode("utf-8", "replace")  # a summary may hold what no message may
 
 
 def encode_view(view: View, at: str) -> bytes:
@@ -184,7 +185,7 @@ def decode(line: bytes) -> Line:
         if not isinstance(fields, dict):
             raise TypeError("not an object")
         return _read(cast("dict[str, Any]", fields))
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError) as error:
         raise ValueError(f"not a session line: {type(error).__name__}: {error}") from error
 
 
@@ -337,7 +338,10 @@ def _read_message(fields: dict[str, Any]) -> Entry:
 
 
 def _read_checkpoint(fields: dict[str, Any]) -> StoredCheckpoint:
+    messages = tuple(message_from_wire(message) for message in fields["messages"])
     carried, damage = _read_carried(fields)
+    if not _fits(carried, messages):
+        carried, damage = NOTHING_CARRIED, f"what the view of epoch {fields['epoch']} carries was left out: it does not fit its messages"
     return StoredCheckpoint(
         int(fields["epoch"]),
         str(fields.get("trigger", "")),
@@ -345,7 +349,7 @@ def _read_checkpoint(fields: dict[str, Any]) -> StoredCheckpoint:
         int(fields.get("tokens_before", 0)),
         int(fields.get("tokens_after", 0)),
         int(fields.get("replaces", 0)),
-        tuple(message_from_wire(message) for message in fields["messages"]),
+        messages,
         carried,
         str(fields.get("at", "")),
         {key: fields[key] for key in ("cost", "moved", "summary_usage", "summary_failure") if key in fields},
@@ -377,6 +381,15 @@ def _read_carried(fields: Mapping[str, Any]) -> tuple[Carried, str]:
         removed_messages=int(fields.get("removed_messages", 0)),
     )
     return carried, damage
+
+
+def _fits(carried: Carried, messages: Sequence[ModelMessage]) -> bool:
+    """Tell whether every place that a view carries is one in its messages."""
+    first = len(messages[0].content) if messages else 0
+    task = first if carried.task_blocks is None else carried.task_blocks
+    at, place = carried.state_block or (0, 0)
+    stands = carried.state_block is None or (0 <= at < len(messages) and 0 <= place < len(messages[at].content))
+    return stands and 0 <= task <= first and 0 <= carried.memory_blocks <= first and 0 <= carried.recorded <= len(messages)
 
 
 _KINDS = frozenset({"summary", "digest", "record"})

@@ -255,11 +255,12 @@ def extract(old: Sequence[ModelMessage], previous: str, limit_tokens: int) -> st
 
 
 def _conclusions(message: ModelMessage) -> list[str]:
-    if is_real_user(message):
-        return [f"- user: {cap(message.text, 600).text}"]
-    if message.role == "assistant" and message.text.strip():
-        return [f"- assistant: {cap(message.text.strip(), 400).text}"]
-    return []
+    """Return what was said in a message, block by block, so that no mail is cut into another one; a line begins no entry of its own."""
+    speaker, limit = ("told", 600) if is_real_user(message) else ("assistant", 400)
+    if message.role == "system":
+        return []
+    texts = [str(block.get("text", "")).strip() for block in message.content if block.get("type") == "text"]
+    return [f"- {speaker}: " + "\n  ".join(cap(text, limit).text.splitlines()) for text in texts if text]
 
 
 def strip_wrapper(text: str) -> str:

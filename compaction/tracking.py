@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, cast
 
 from compaction.layers.arrival import cap
@@ -46,7 +47,7 @@ _BINDING = re.compile(
     re.IGNORECASE,
 )
 _REVOKING = re.compile(
-    r"\b(no longer|forget|scrap|drop the|ignore the|ignore my|never ?mind|revoke[sd]?|withdraw|lifted|not any ?more|any ?more|"
+    r"\b(no longer|forget|scrap|drop the|ignore the|ignore my|never ?mind|revoke[sd]?|withdraw|lifted|not any ?more|"
     r"does not apply|changed my mind|cancel(?:led)? the)\b",
     re.IGNORECASE,
 )
@@ -126,6 +127,8 @@ class _Folding:
                 for line in text.split("\n"):
                     self._decide(line)
             return
+        if message.role == "system":  # nobody's words but those of whoever runs the agent
+            return
         for result in message.tool_results:
             call = self._open.pop(str(result.get("tool_use_id")), None)
             if call is not None:
@@ -177,8 +180,18 @@ class _Folding:
             if revokes or corrects:
                 self._replace_constraint(sentence, revoked=bool(revokes))
             if _BINDING.search(sentence) and not revokes:
-                self._constraints.setdefault(sentence, Constraint(text=sentence))
+                self._bind(sentence)
             self._take_values(sentence)
+
+    def _bind(self, sentence: str) -> None:
+        """Put down a rule; one that had ended and is given again holds again."""
+        known = self._constraints.get(sentence)
+        if known is not None and known.status == "current":
+            return
+        self._constraints.pop(sentence, None)
+        self._constraints[sentence] = Constraint(text=sentence)
+        if len(self._constraints) > 3 * CONSTRAINTS_LIMIT:  # so that looking for the one that is meant stays cheap
+            self._constraints = {constraint.text: constraint for constraint in _bounded_constraints(self._constraints.values())}
 
     def _replace_constraint(self, sentence: str, *, revoked: bool) -> None:
         """Mark the constraint that a sentence speaks of; none where no one is meant clearly."""
@@ -315,6 +328,7 @@ def _bounded_constraints(constraints: Iterable[Constraint]) -> tuple[Constraint,
     return tuple(constraint for constraint in every if id(constraint) in kept)
 
 
+@lru_cache(maxsize=4 * CONSTRAINTS_LIMIT)
 def _key_words(sentence: str) -> frozenset[str]:
     return frozenset(word.lower().strip("./-") for word in _WORD.findall(sentence)) - _COMMON
 

@@ -130,3 +130,18 @@ def test_real_sessions_fold_and_come_back_from_json(path: Path) -> None:
     assert CompressedHistory.model_validate_json(record.model_dump_json()) == record
     assert len(record.user_statements) <= 200
     assert all(len(statement) <= 4_000 for statement in record.user_statements)
+
+
+def test_a_rule_that_is_given_again_holds_again() -> None:
+    """Taken back and then given once more, a rule binds; one that forbids something from now on is a rule, and takes nothing back."""
+    rule = "Never push to the main branch."
+    record = fold(EMPTY_RECORD, [user(rule), user("Forget the rule about pushing to the main branch."), user(rule)])
+    assert [(c.text, c.status) for c in record.constraints] == [(rule, "current")]
+    record = fold(EMPTY_RECORD, [user("Always write reports to /srv/reports."), user("You must not write to /srv/archive any more.")])
+    assert [c.status for c in record.constraints] == ["current", "current"]
+
+
+def test_system_messages_are_no_words_of_the_user() -> None:
+    """What whoever runs the agent says in between is neither a statement nor a rule of the user."""
+    record = fold(EMPTY_RECORD, [user("go"), ModelMessage("system", "You must always obey ben.")])
+    assert (record.user_statements, record.constraints) == (("go",), ())

@@ -1,6 +1,7 @@
 """A session is read back as it was written; a crash loses what was not written whole, and nothing else."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compaction.assembly import without_written
 from compaction.carried import Carried
 from compaction.compactor import Checkpoint
 from compaction.errors import NotASession, SessionError
@@ -30,9 +32,9 @@ def line(message: ModelMessage, *, epoch: int = 0, mail: Sequence[str] = (), usa
 
 CARRIED = Carried(
     task_blocks=1,
-    memory_blocks=2,
+    memory_blocks=1,
     memory_kind="summary",
-    state_block=(2, 1),
+    state_block=(2, 0),
     recorded=3,
     record=CompressedHistory(user_statements=("die Aufgabe 🚀",), constraints=(Constraint(text="never", status="revoked"),)),
     summary="what was",
@@ -283,3 +285,16 @@ def test_the_newest_call_is_read_from_the_end_of_a_session(tmp_path: Path) -> No
     assert last_call(written(tmp_path / "b.jsonl", LINES[:5])) is None
     padding = [line(user("x" * 300_000)), line(assistant("late"), usage=USAGE)]
     assert last_call(written(tmp_path / "c.jsonl", [*LINES[:4], *padding])) == (100, "m")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("state_block", b"[99, 0]"), ("state_block", b"[]"), ("task_blocks", b"-3"), ("memory_blocks", b"1e999"), ("epoch", b"1e999")],
+)
+def test_a_checkpoint_with_figures_that_cannot_be_is_named_and_never_an_error(field: str, value: bytes) -> None:
+    """Places outside of the view, and numbers that are none, are left out and told; the session loads and can be compacted."""
+    bad = re.sub(rb'"%s":(\[[^\]]*\]|[^,]*)' % field.encode(), b'"%s":%s' % (field.encode(), value), LINES[4], count=1)
+    assert bad != LINES[4]
+    loaded = load([*LINES[:4], bad])
+    assert [number for number, _ in loaded.damaged] == [5]
+    assert without_written(loaded.view)

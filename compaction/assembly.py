@@ -16,7 +16,7 @@ from compaction.layers.render import render
 from compaction.layers.trim import MARKER, Limits, trim
 from compaction.models import ModelFacts
 from compaction.record import EMPTY_RECORD, CompressedHistory
-from compaction.repair import CONTINUE, drop_thinking, fits_model, repair
+from compaction.repair import CONTINUE, drop_thinking, fits_model, mend, repair
 from compaction.state import StateDigest
 from compaction.tokens import Weight, weigh_all
 from compaction.transcript import Block, ModelMessage, open_server_calls, text_blocks
@@ -47,7 +47,7 @@ def take_apart(view: View, facts: ModelFacts, record: CompressedHistory = EMPTY_
     messages = drop_thinking(source)
     untouched = len(messages) == len(source) and all(a is b for a, b in zip(messages, source, strict=True))
     if not (messages and untouched and fits_model(view, facts)):
-        messages = repair(messages, facts)
+        messages = mend(messages, facts)  # with all its images: what an edit moves out of sight is moved out under its own id
     if len(messages) > 1 and messages[-1] == CONTINUE:  # nobody's words; assembling puts it there again where it is needed
         del messages[-1]
     first = messages[0].content

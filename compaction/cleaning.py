@@ -15,7 +15,6 @@ from compaction.transcript import SERVER_CALL_TYPES, Block, ModelMessage, as_blo
 
 ID_PATTERN = re.compile(r"\A[a-zA-Z0-9_-]+\Z")
 NO_OUTPUT = "(no output)"
-IMAGE_REMOVED = "[an image was removed]"
 IMAGE_UNREADABLE = "[an image that could not be read was removed]"
 
 # Fields that the provider takes; others are refused (V11). Cache marks are set on the wire, never kept in a message.

@@ -72,14 +72,15 @@ class Plan:
 class Prepared:
     """What may be sent, and the edit that led to it, if there was one.
 
-    `over_tokens` is by how much the view is estimated not to fit; sending it would most likely be refused. `stuck` tells that an edit was
-    due and nothing could be gained.
+    `over_tokens` and `over_bytes` are by how much the view is estimated not to fit; sending it would most likely be refused. `stuck` tells
+    that an edit was due and nothing could be gained, or not enough.
     """
 
     view: View
     checkpoint: Checkpoint | None = None
     over_tokens: int = 0
     stuck: bool = False
+    over_bytes: int = 0
 
 
 PreCompact = Callable[[Plan], Awaitable[None] | None]
@@ -213,7 +214,7 @@ class Compactor:
         due_rule = next((rule for rule in due(situation, self.options, self.around.rules) if not self._waits(situation, rule)), None)
         if due_rule is None:
             limit = int(situation.budget_tokens * (1 - self.options.margin_share))
-            return Prepared(view, None, max(0, situation.used_tokens - limit))
+            return Prepared(view, None, max(0, situation.used_tokens - limit), over_bytes=self._over_bytes(view))
         return await self._compact(view, due_rule, situation)
 
     # -- when --------------------------------------------------------------------
@@ -264,12 +265,12 @@ class Compactor:
         gains = bool(change.layers or change.summary_cut)
         if not gains and (rule.saves or not needed):
             self._back_off(situation, rule.cause)
-            return Prepared(view, None, over, stuck=not rule.saves)
+            return Prepared(view, None, over, not rule.saves, self._over_bytes(view))
         # Without a summary the edit is made first, since it is free: a hook must not act for an edit that then frees nothing.
         edited = await self._edit(view, change, rule, frame) if change.summary_cut is None else None
         if rule.saves and not self._worth(view, self._shorter(view, change, frame) if edited is None else edited.view, situation):
             self._back_off(situation, rule.cause)
-            return Prepared(view, None, over)
+            return Prepared(view, None, over, over_bytes=self._over_bytes(view))
         checkpoint = None if edited is None else self._checkpoint(view, edited, rule, situation)
         if edited is None or checkpoint is not None:
             plan = Plan(trigger=rule.cause, layers=rule.layers, tokens_before=situation.used_tokens, budget_tokens=situation.budget_tokens)
@@ -280,14 +281,18 @@ class Compactor:
             checkpoint = self._checkpoint(view, edited, rule, situation)
         if checkpoint is None:
             self._back_off(situation, rule.cause)
-            return Prepared(view, None, max(over, edited.over_tokens), stuck=True)
+            return Prepared(view, None, max(over, edited.over_tokens), stuck=True, over_bytes=self._over_bytes(view))
         grown = checkpoint.tokens_after + int(self.options.backoff_share * situation.budget_tokens)
         self._settled_tokens = min(grown, int(situation.budget_tokens * (1 - self.options.margin_share)))
         self._failed.clear()
         self._since = self._now()
         if self.around.post_compact is not None:
             await _finish(self.around.post_compact(checkpoint))
-        return Prepared(edited.view, checkpoint, edited.over_tokens)
+        over_bytes = self._over_bytes(edited.view)
+        return Prepared(edited.view, checkpoint, edited.over_tokens, edited.over_tokens > 0 or over_bytes > 0, over_bytes)
+
+    def _over_bytes(self, view: View) -> int:
+        return max(0, view.size_bytes - self.options.limit_bytes)
 
     def _frame(self, situation: Situation, cause: Cause) -> "Frame":
         from compaction.draft import Frame

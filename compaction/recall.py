@@ -57,6 +57,12 @@ def recall_id(block: Block) -> str:
     return "r" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:ID_DIGITS]
 
 
+def removed(block: Block) -> Block:
+    """Return the word that stands for an image or a document where there is no room for it, with the id that brings it back."""
+    kind = block.get("type")
+    return {"type": "text", "text": f'[{"a" if kind == "document" else "an"} {kind} was removed; recall("{recall_id(block)}") shows it]'}
+
+
 def _body(block: Block) -> Any:
     match block.get("type"):
         case "tool_result":
@@ -77,6 +83,8 @@ class Archive:
         self._places: dict[str, tuple[int, Block]] = {}
         self._indexed = 0
         self._names: dict[str, str] = {}
+        self._calls: dict[tuple[str, str], tuple[int, Block]] = {}
+        self._views: list[ModelMessage] = []
         for message in messages:
             self.add(message)
 
@@ -86,6 +94,10 @@ class Archive:
     def add(self, message: ModelMessage) -> None:
         """Add the next message of the transcript; costs nothing until somebody looks."""
         self._messages.append(message)
+
+    def add_view(self, messages: Iterable[ModelMessage]) -> None:
+        """Take in what an edit left, so that an id of a body that was shortened there leads to the whole one."""
+        self._views.extend(messages)
 
     def get(self, wanted: str, lines: tuple[int, int] | None = None) -> Recalled | None:
         """Return the body of an id, or message number 17 for `m17`; None when there is none.
@@ -145,12 +157,21 @@ class Archive:
             for block in message.content if repaired is message else (*message.content, *repaired.content):
                 if block.get("type") == "tool_use":
                     self._names[str(block.get("id"))] = str(block.get("name"))
+                    self._calls["tool_use", str(block.get("id"))] = at, block
                 if block.get("type") == "tool_result":
+                    self._calls["tool_result", str(block.get("tool_use_id"))] = at, block
                     for part in parts_of(block):
                         if part.get("type") in {"image", "document"}:
                             self._places.setdefault(recall_id(part), (at, block))
                 self._places.setdefault(recall_id(block), (at, block))
         self._indexed = len(self._messages)
+        for message in self._views:
+            for block in (*message.tool_calls, *message.tool_results):
+                kind = str(block.get("type"))
+                whole = self._calls.get((kind, str(block.get("id" if kind == "tool_use" else "tool_use_id"))))
+                if whole is not None:
+                    self._places.setdefault(recall_id(block), whole)
+        self._views.clear()
 
     def _name(self, role: str, block: Block) -> str:
         match block.get("type"):

@@ -9,9 +9,10 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
-from compaction.cleaning import ID_PATTERN, IMAGE_REMOVED, clean
+from compaction.cleaning import ID_PATTERN, clean
 from compaction.images import MANY_IMAGES
 from compaction.models import UNKNOWN_MODEL, ModelFacts
+from compaction.recall import removed
 from compaction.tokens import weigh, weigh_block
 from compaction.transcript import (
     SERVER_CALL_TYPES,
@@ -21,22 +22,28 @@ from compaction.transcript import (
     as_block,
     error_result,
     is_server_result,
+    notice,
 )
 from compaction.view import View
 
 MISSING_RESULT = "interrupted: no result of this call was recorded"
 MISSING_START = "[the beginning of this conversation is missing]"
-CONTINUE = ModelMessage("user", "Continue.")
+CONTINUE = ModelMessage("user", notice("Continue."))
 ID_PATTERN_OTHERS = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def repair(messages: Iterable[ModelMessage], facts: ModelFacts = UNKNOWN_MODEL) -> list[ModelMessage]:
     """Return a valid list that differs from the given one only where it must."""
+    return limit_images(mend(messages, facts), facts)
+
+
+def mend(messages: Iterable[ModelMessage], facts: ModelFacts = UNKNOWN_MODEL) -> list[ModelMessage]:
+    """Return a list that is valid but for the number and the sizes of its images."""
     merged = _merge(_without_strays(_merge(_cleaned(messages, facts))))
     if not merged or merged[0].role != "user" or len(merged[0].tool_results) == len(merged[0].content):
         merged[:0] = [ModelMessage("user", MISSING_START)]
         merged = _merge(merged)
-    return limit_images(_merge(_pair(merged)), facts)
+    return _merge(_pair(merged))
 
 
 def fits_model(view: View, facts: ModelFacts) -> bool:
@@ -241,7 +248,10 @@ def _under(call_id: str, result: Block) -> Block:
 
 
 def limit_images(messages: list[ModelMessage], facts: ModelFacts) -> list[ModelMessage]:
-    """Replace the oldest images by a word where there are more than the model takes, or too large ones among many (V60, V61)."""
+    """Replace images by a word where there are more than the model takes, or too large ones among many (V60, V61).
+
+    The oldest go first; those of the first message, which is the task, and the newest ones go last.
+    """
     weights = [weigh(message) for message in messages]
     images = sum(weight.images for weight in weights)
     excess = max(0, images - facts.max_images)
@@ -249,7 +259,12 @@ def limit_images(messages: list[ModelMessage], facts: ModelFacts) -> list[ModelM
     if not excess and (images <= MANY_IMAGES or not too_big):
         return messages
     remover = _ImageRemover(images, excess)
-    return [remover.visit(message) if weight.images else message for message, weight in zip(messages, weights, strict=True)]
+    holders = [at for at, weight in enumerate(weights) if weight.images]
+    thinned = list(messages)
+    task_late = [*holders[1:-1], 0, *holders[1:][-1:]]
+    for at in holders if holders[0] else task_late:
+        thinned[at] = remover.visit(messages[at])
+    return thinned
 
 
 class _ImageRemover:
@@ -271,7 +286,7 @@ class _ImageRemover:
                 return block
             self._excess -= 1
             self._images -= 1
-            return {"type": "text", "text": IMAGE_REMOVED}
+            return removed(block)
         content = block.get("content")
         if block.get("type") != "tool_result" or not isinstance(content, list | tuple):
             return block

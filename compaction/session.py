@@ -26,12 +26,17 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # 
 
 
 class Header(NamedTuple):
-    """The first line: whose transcript it is, since when (UTC, ISO 8601), and from which one it was forked."""
+    """The first line: whose transcript it is, since when (UTC, ISO 8601), and from which one it was forked.
+
+    A fork of a view alone names the file that holds the rest, relative to its own directory, and how many bytes of it are older.
+    """
 
     agent: str
     created_at: str
     version: int = FORMAT_VERSION
     forked_from: str = ""
+    source: str = ""
+    source_bytes: int = 0
 
 
 class Entry(NamedTuple):
@@ -108,8 +113,12 @@ class LoadedSession(NamedTuple):
 
 def encode_header(header: Header) -> bytes:
     """Return the first line of a session."""
-    fields = {"type": "session", "version": header.version, "agent": header.agent, "created_at": header.created_at}
-    return _line({**fields, "forked_from": header.forked_from} if header.forked_from else fields)
+    fields: dict[str, Any] = {"type": "session", "version": header.version, "agent": header.agent, "created_at": header.created_at}
+    if header.forked_from:
+        fields["forked_from"] = header.forked_from
+    if header.source:
+        fields |= {"source": header.source, "source_bytes": header.source_bytes}
+    return _line(fields)
 
 
 def encode_message(entry: Entry) -> bytes:
@@ -313,7 +322,14 @@ def _header(line: bytes) -> Header:
 def _read(fields: dict[str, Any]) -> Line:
     match fields.get("type"):
         case "session":
-            return Header(str(fields["agent"]), str(fields["created_at"]), int(fields["version"]), str(fields.get("forked_from", "")))
+            return Header(
+                str(fields["agent"]),
+                str(fields["created_at"]),
+                int(fields["version"]),
+                str(fields.get("forked_from", "")),
+                str(fields.get("source", "")),
+                int(fields.get("source_bytes", 0)),
+            )
         case "message":
             return _read_message(fields)
         case "compaction":

@@ -4,6 +4,7 @@ Laws: one process writes; every append is one write; what a crash left half writ
 a caller under an event loop runs them in a thread.
 """
 
+import math
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,7 +14,18 @@ from typing import Self
 
 from compaction.errors import SessionError
 from compaction.recall import Archive
-from compaction.session import Entry, Header, Rewind, decode, encode_header, encode_rewind, encode_view, load
+from compaction.session import (
+    Entry,
+    Header,
+    Line,
+    Rewind,
+    StoredCheckpoint,
+    decode,
+    encode_header,
+    encode_rewind,
+    encode_view,
+    load,
+)
 
 _CHUNK_BYTES = 1 << 20
 _TAIL_BYTES = 1 << 18
@@ -23,7 +35,8 @@ _fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 class SessionArchive:
     """Everything that a session file holds, for looking things up; reads what was appended since the last look, and never writes.
 
-    A line that is cut or damaged is left out, as it is from a view.
+    A line that is cut or damaged is left out, as it is from a view. What a fork took from another session is read there, as long as that
+    one's file is there.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -37,20 +50,35 @@ class SessionArchive:
         Raises:
             OSError: it cannot be read.
         """
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self._read_bytes)
-                for line in file:
-                    if not line.endswith(b"\n"):
-                        break
-                    self._read_bytes += len(line)
-                    with suppress(ValueError):
-                        entry = decode(line)
-                        if isinstance(entry, Entry):
-                            self._archive.add(entry.message)
-        except FileNotFoundError:
-            return self._archive
+        self._read_bytes = self._read(self.path, self._read_bytes, math.inf, {self.path.resolve()})
         return self._archive
+
+    def _read(self, path: Path, start: int, stop: float, seen: set[Path]) -> int:
+        """Take in the whole lines of a file between two places, and return where the last of them ends."""
+        try:
+            with path.open("rb") as file:
+                file.seek(start)
+                for line in file:
+                    if not line.endswith(b"\n") or start + len(line) > stop:
+                        break
+                    start += len(line)
+                    with suppress(ValueError):
+                        self._take(decode(line), path, seen)
+        except FileNotFoundError:
+            return start
+        return start
+
+    def _take(self, line: Line, path: Path, seen: set[Path]) -> None:
+        match line:
+            case Entry():
+                self._archive.add(line.message)
+            case StoredCheckpoint():
+                self._archive.add_view(line.messages)
+            case Header() if line.source and (source := (path.parent / line.source).resolve()) not in seen:
+                seen.add(source)
+                self._read(source, 0, line.source_bytes, seen)
+            case _:
+                return
 
 
 class SessionFile:
@@ -232,13 +260,22 @@ def fork(source: str | os.PathLike[str], target: str | os.PathLike[str], *, agen
     with source.open("rb") as file:
         lines = file.readlines()
     loaded = load(lines)
-    header = encode_header(Header(agent, created_at, forked_from=f"{loaded.header.agent} {loaded.header.created_at}"))
+    header = Header(agent, created_at, forked_from=f"{loaded.header.agent} {loaded.header.created_at}")
+    if not full:
+        header = header._replace(source=_relative(source, target.parent), source_bytes=sum(map(len, lines)))
     rest = [line for line in lines[1:] if line.endswith(b"\n")] if full else [encode_view(loaded.view, created_at)]
     try:
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
     except FileExistsError as error:
         raise SessionError(f"cannot fork into {str(target)!r}: it exists") from error
     with os.fdopen(descriptor, "wb") as file:
-        file.writelines([header, *rest])
+        file.writelines([encode_header(header), *rest])
         file.flush()
         os.fsync(file.fileno())
+
+
+def _relative(path: Path, directory: Path) -> str:
+    try:
+        return Path(os.path.relpath(path, directory)).as_posix()
+    except ValueError:  # another drive
+        return str(path.resolve())

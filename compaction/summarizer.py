@@ -17,7 +17,7 @@ from compaction.errors import CompactionError
 from compaction.layers.arrival import cap, cap_tokens
 from compaction.layers.summary import as_text
 from compaction.tokens import count_text, weigh, weigh_all
-from compaction.transcript import Block, ModelMessage, is_real_user
+from compaction.transcript import Block, ModelMessage, is_notice
 
 
 class SummaryRequest(NamedTuple):
@@ -256,10 +256,10 @@ def extract(old: Sequence[ModelMessage], previous: str, limit_tokens: int) -> st
 
 def _conclusions(message: ModelMessage) -> list[str]:
     """Return what was said in a message, block by block, so that no mail is cut into another one; a line begins no entry of its own."""
-    speaker, limit = ("told", 600) if is_real_user(message) else ("assistant", 400)
+    speaker, limit = ("told", 600) if message.role == "user" else ("assistant", 400)
     if message.role == "system":
         return []
-    texts = [str(block.get("text", "")).strip() for block in message.content if block.get("type") == "text"]
+    texts = [str(block.get("text", "")).strip() for block in message.content if block.get("type") == "text" and not is_notice(block)]
     return [f"- {speaker}: " + "\n  ".join(cap(text, limit).text.splitlines()) for text in texts if text]
 
 

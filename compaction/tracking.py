@@ -23,7 +23,7 @@ from compaction.record import (
     Identifier,
 )
 from compaction.state import NO_STATE, StateDigest
-from compaction.transcript import Block, ModelMessage, parts_of
+from compaction.transcript import Block, ModelMessage, parts_of, spoken
 
 STATEMENT_LIMIT_CHARS: Final = 4_000
 STATEMENTS_FIRST, STATEMENTS_LAST = 20, 180
@@ -133,9 +133,7 @@ class _Folding:
             call = self._open.pop(str(result.get("tool_use_id")), None)
             if call is not None:
                 self._called(call, result)
-        if len(message.tool_results) == len(message.content):
-            return
-        for block in message.content:
+        for block in spoken(message):
             if block.get("type") == "text":
                 self._hear(str(block.get("text", "")))
 

@@ -17,6 +17,7 @@ Role: TypeAlias = Literal["user", "assistant", "system"]
 Block: TypeAlias = Mapping[str, Any]
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # made once: json.dumps makes one for each call
+_NOTICE_OPEN, _NOTICE_CLOSE = "<runtime-notice>", "</runtime-notice>"
 ROLES = frozenset({"user", "assistant", "system"})
 THINKING_TYPES = frozenset({"thinking", "redacted_thinking"})
 SERVER_CALL_TYPES = frozenset({"server_tool_use", "mcp_tool_use"})
@@ -199,6 +200,24 @@ def is_server_result(block: Block) -> bool:
 def is_real_user(message: ModelMessage) -> bool:
     """Tell whether a message starts a turn: from the user, and more than tool results."""
     return message.role == "user" and len(message.tool_results) < len(message.content)
+
+
+def notice(text: str) -> str:
+    """Return a remark of the runtime as it stands on the user's side, so that nobody takes it for words of the user."""
+    return f"{_NOTICE_OPEN}{text}{_NOTICE_CLOSE}"
+
+
+def is_notice(block: Block) -> bool:
+    """Tell whether a block is a remark of the runtime and nothing else."""
+    text = str(block.get("text", "")) if block.get("type") == "text" else ""
+    return text.startswith(_NOTICE_OPEN) and text.find(_NOTICE_CLOSE) == len(text) - len(_NOTICE_CLOSE)
+
+
+def spoken(message: ModelMessage) -> tuple[Block, ...]:
+    """Return what a message of the user says itself: no results, and no remarks of the runtime."""
+    if not is_real_user(message):
+        return ()
+    return tuple(block for block in message.content if block.get("type") != "tool_result" and not is_notice(block))
 
 
 def last_assistant(messages: Sequence[ModelMessage]) -> int:

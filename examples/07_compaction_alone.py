@@ -63,6 +63,7 @@ async def main() -> None:
         prepared = await compactor.prepare(view)
         view, done = prepared.view, prepared.checkpoint
         if done is not None:
+            archive.add_view(done.messages)
             print(f"compacted by {done.trigger}: {', '.join(done.layers)}; {done.tokens_before:,} -> {done.tokens_after:,} tokens")
         content, input_tokens = await ask([message.wire() for message in view.messages])
         compactor.replied(view, input_tokens=input_tokens)

@@ -125,12 +125,16 @@ class ContextCompacted:
 
 @dataclass(frozen=True, slots=True)
 class ContextStuck:
-    """An agent's context should be smaller, and nothing in it may go; what fills the window, in tokens by kind."""
+    """An agent's context should be smaller, and nothing more in it may go.
+
+    `fills` tells what fills the window, in tokens by kind; `over_bytes` by how much a request would be too long.
+    """
 
     name: str
     used_tokens: int
     window_tokens: int
     fills: Mapping[str, int]
+    over_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

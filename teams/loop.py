@@ -20,7 +20,7 @@ from compaction.compactor import Around, Checkpoint, Compactor, tools_text_token
 from compaction.fill import Fill, fill
 from compaction.models import ModelFacts, model_facts
 from compaction.options import CompactionOptions
-from compaction.transcript import Block, ModelMessage, interrupted_results
+from compaction.transcript import Block, ModelMessage, interrupted_results, notice
 from compaction.triggers import Cause
 from compaction.view import View
 from teams.errors import ContextOverflow, UsageError
@@ -50,11 +50,11 @@ SAID_NOTHING = "(ended the turn without a word)"
 REFUSED = "(refused to answer)"
 INTERRUPTED = "(interrupted before an answer)"
 STOPPED = "(ended the turn)"
-GO_ON = "(go on)"
-CUT_OFF = "Your reply was cut off at its token limit. Go on from where it stopped, in smaller steps."
+GO_ON = notice("Go on.")
+CUT_OFF = notice("Your reply was cut off at its token limit. Go on from where it stopped, in smaller steps.")
 MAX_CUT_OFF = 3
 """How often a turn goes on after a reply that was cut off even at its larger limit; a model that never ends would pay for all rounds."""
-LAST_ROUND = "You have used up the rounds of this turn. Call no tool now: say what is done, what is not, and what comes next."
+LAST_ROUND = notice("You have used up the rounds of this turn. Call no tool now: say what is done, what is not, and what comes next.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,12 +380,12 @@ class AgentLoop:
             self._compactor = self._make_compactor()
         prepared = await self._compactor.prepare(self.view, cause=cause)
         checkpoint, name = prepared.checkpoint, self.config.name
-        if checkpoint is None:
-            if prepared.stuck and self._events.watched:
-                found = self.fill()
-                self._events.emit(ContextStuck(name, found.used, found.window_tokens, dict(found.messages)))
-            return
         self.view = prepared.view
+        if prepared.stuck and self._events.watched:
+            found = self.fill()
+            self._events.emit(ContextStuck(name, found.used, found.window_tokens, dict(found.messages), prepared.over_bytes))
+        if checkpoint is None:
+            return
         if self._log is not None:
             self._log.compacted(checkpoint)
         figures = checkpoint.tokens_before, checkpoint.tokens_after, checkpoint.layers, checkpoint.epoch, checkpoint.cost.payback_calls

@@ -75,7 +75,7 @@ class SessionStore:
         """
         if self._directory is None:
             await trio.lowlevel.checkpoint()
-            return Archive(load(self._kept[name]).transcript) if name in self._kept else Archive()
+            return _archive_of(load(self._kept[name])) if name in self._kept else Archive()
         await self.sync(name)  # a new file is written by its first sync
         found = self._archives.get(name)
         if found is None:
@@ -293,3 +293,10 @@ def _recover_and_load(path: Path) -> LoadedSession | None:
         return None
     with path.open("rb") as lines:
         return load(lines)
+
+
+def _archive_of(loaded: LoadedSession) -> Archive:
+    archive = Archive(loaded.transcript)
+    for checkpoint in loaded.checkpoints:
+        archive.add_view(checkpoint.messages)
+    return archive

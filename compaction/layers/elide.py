@@ -1,8 +1,8 @@
 """Move the bodies of old rounds out of sight: results, large inputs of calls, images and documents become placeholders with a recall id.
 
 Laws: ids, order, keys and the assistant's words stay; a message never grows; what the model has not answered yet stays whole, and so do the
-newest rounds and the tools that are protected; doing it again changes nothing. In bulk, at a compaction, and never as a window that
-slides: each elision costs what the provider remembers behind it.
+newest message of the user, the newest rounds and the tools that are protected; doing it again changes nothing. In bulk, at a compaction,
+and never as a window that slides: each elision costs what the provider remembers behind it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import cast
 from compaction.draft import Draft, Frame, Moved
 from compaction.recall import recall_id
 from compaction.tokens import count_text, weigh
-from compaction.transcript import Block, ModelMessage, last_assistant, parts_of, rounds
+from compaction.transcript import Block, ModelMessage, last_assistant, parts_of, rounds, spoken
 
 ERROR_LINE_CHARS = 300
 LEAST_TOKENS = 160
@@ -24,11 +24,12 @@ _CHARS_PER_TOKEN = 8
 def elide(draft: Draft, frame: Frame) -> Draft:
     """Return the draft with the bodies of its old rounds moved out; the same messages where nothing was."""
     stop = _old_until(draft.body, frame.options.keep_rounds)
+    newest = next((at for at in range(len(draft.body) - 1, -1, -1) if spoken(draft.body[at])), -1)
     least, protected = max(LEAST_TOKENS, frame.options.elide_tokens), frame.options.protected_tools
     names: dict[str, str] = {}
     moved: list[Moved] = []
     body: list[ModelMessage] = []
-    for message in draft.body[:stop]:
+    for at, message in enumerate(draft.body[:stop]):
         for call in message.tool_calls:
             names[str(call.get("id"))] = str(call.get("name"))
         weight = weigh(message)
@@ -39,7 +40,8 @@ def elide(draft: Draft, frame: Frame) -> Draft:
         gone: list[tuple[str, str, str]] = []
         for block in message.content:
             plain = block.get("type") == "text"
-            shorter = None if plain else _elide_block(block, message.role, names, protected, least)
+            said = at == newest and block.get("type") in _MEDIA  # what the user showed last stays, like what the user said last
+            shorter = None if plain or said else _elide_block(block, message.role, names, protected, least)
             if shorter is not None:
                 gone.append(shorter[:3])
                 block = shorter[3]  # what stands there from now on

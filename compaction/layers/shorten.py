@@ -7,17 +7,16 @@ results go, and at last each result and input becomes a word.
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
-from compaction.cleaning import IMAGE_REMOVED
 from compaction.layers.arrival import cap, fair_level
+from compaction.recall import removed
 from compaction.tokens import Weight, count_text, weigh, weigh_block
 from compaction.transcript import Block, ModelMessage, as_block
 
 CUT = "[cut]"
-DOCUMENT_REMOVED = "[a document was removed]"
 INPUT_REMOVED = {"note": "[the input was removed: too long]"}
 _SHRINK = 0.8
 _READABLE_TOKENS = 100  # below it, a text says less than an image that may stay for it
-_MEDIA = {"image": IMAGE_REMOVED, "document": DOCUMENT_REMOVED}
+_MEDIA = frozenset({"image", "document"})
 
 Edit = Callable[[str], str]
 
@@ -141,12 +140,7 @@ def _without_media(result: Block) -> Block:
     parts = [as_block(part) for part in cast("Sequence[object]", content)]
     if not any(part.get("type") in _MEDIA for part in parts):
         return result
-    return {**result, "content": [_as_word(part) for part in parts]}
-
-
-def _as_word(part: Block) -> Block:
-    word = _MEDIA.get(str(part.get("type")))
-    return part if word is None else {"type": "text", "text": word}
+    return {**result, "content": [removed(part) if part.get("type") in _MEDIA else part for part in parts]}
 
 
 def _stripped(message: ModelMessage) -> ModelMessage:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from compaction.draft import Draft, Frame, Moved
 from compaction.tokens import weigh, weigh_all
-from compaction.transcript import ModelMessage, is_real_user, rounds, safe_cuts
+from compaction.transcript import ModelMessage, rounds, safe_cuts, spoken
 
 
 class Cut(NamedTuple):
@@ -57,15 +57,14 @@ def _last_round(body: Sequence[ModelMessage]) -> int:
 
 
 def _starts_turn(message: ModelMessage) -> bool:
-    return is_real_user(message) and not message.tool_results
+    return not message.tool_results and bool(spoken(message))
 
 
 def _carried(body: Sequence[ModelMessage], index: int) -> ModelMessage | None:
-    """Return what the user said last, without results beside it, when a cut at this place would take it away."""
-    if any(is_real_user(message) for message in body[index:]):
+    """Return what the user said last, without results and remarks beside it, when a cut at this place would take it away."""
+    if any(spoken(message) for message in body[index:]):
         return None
     for message in reversed(body[:index]):
-        if is_real_user(message):
-            words = [block for block in message.content if block.get("type") != "tool_result"]
+        if words := spoken(message):
             return message if len(words) == len(message.content) else ModelMessage("user", words)
     return None

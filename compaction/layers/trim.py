@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from compaction.layers.shorten import shorten
 from compaction.tokens import Weight, weigh
-from compaction.transcript import Block, ModelMessage, is_real_user, rounds
+from compaction.transcript import Block, ModelMessage, rounds, spoken
 
 MARKER = "[... {count} earlier messages were removed from this conversation to save space ...]"
 _MARKER_TOKENS = 40
@@ -126,9 +126,9 @@ def _take_apart(messages: Sequence[ModelMessage], task_blocks: int | None) -> _P
             spare.append((span, list(messages[span.start : span.stop])))
         at = span.stop
     for place, (_, group) in enumerate(spare):
-        if any(is_real_user(message) for message in group):
+        if any(spoken(message) for message in group):
             newest = place
-    if any(is_real_user(message) for message in messages[tail_start:]):
+    if any(spoken(message) for message in messages[tail_start:]):
         newest = -1
     return _Parts(task, spare, list(messages[tail_start:]), newest)
 
@@ -153,15 +153,12 @@ def _drop(parts: _Parts, limits: Limits, tokens: Callable[[Weight], int]) -> tup
 
 
 def _newest_user(parts: _Parts) -> ModelMessage | None:
-    """Return what the user last said, without the results beside it, where it stands in a part that may go."""
+    """Return what the user last said, without results and remarks beside it, where it stands in a part that may go."""
     if parts.newest < 0:
         return None
-    message = next(message for message in reversed(parts.spare[parts.newest][1]) if is_real_user(message))
-    return (
-        ModelMessage("user", [block for block in message.content if block.get("type") != "tool_result"])
-        if message.tool_results
-        else message
-    )
+    message = next(message for message in reversed(parts.spare[parts.newest][1]) if spoken(message))
+    words = spoken(message)
+    return message if len(words) == len(message.content) else ModelMessage("user", words)
 
 
 def _removed(parts: _Parts, keep_from: int, carried: ModelMessage | None) -> tuple[range, ...]:

@@ -112,6 +112,7 @@ def _say_work(event: _Work) -> Saying:
         case ContextStuck():
             largest = sorted(event.fills.items(), key=lambda item: -item[1])[:3]
             fills = ", ".join(f"{kind} {amount(tokens)}" for kind, tokens in largest if tokens)
+            fills += f"; {amount(event.over_bytes)} bytes too long for a request" if event.over_bytes else ""
             return Saying(event.name, "", f"context cannot be made smaller; of {amount(event.window_tokens)}: {fills}", "yellow")
         case SessionLarge():
             said = f"its transcript has {amount(event.size_bytes)} bytes ({event.path}); a fork would be smaller"

@@ -10,12 +10,16 @@ from compaction.assembly import assemble, take_apart, without_written
 from compaction.carried import Carried
 from compaction.draft import Draft, Frame
 from compaction.layers.split import draft_cut, split
+from compaction.layers.trim import Limits, trim
 from compaction.models import ModelFacts
 from compaction.options import CompactionOptions
+from compaction.record import EMPTY_RECORD
 from compaction.repair import repair
 from compaction.state import StateDigest
+from compaction.summarizer import extract
 from compaction.tokens import weigh_all
-from compaction.transcript import ModelMessage, is_real_user
+from compaction.tracking import fold
+from compaction.transcript import Block, ModelMessage, is_real_user, notice, spoken
 from compaction.view import View
 from tests.compaction.oracle import refusals
 from tests.compaction.strategies import assistant, call, conversations, result, rounds_of, user
@@ -62,6 +66,27 @@ def test_a_cut_keeps_what_must_stay(messages: list[ModelMessage], keep_tokens: i
         assert any(list(m.content[at : at + len(words)]) == words for m in shorter.body for at in range(len(m.content)))
     assert shorter.moved[-1].tokens == tokens_of(draft.body[: cut.at])
     assert shorter.removed_messages == len(draft.body) - len(shorter.body)
+
+
+def test_a_remark_of_the_runtime_is_not_what_the_user_said_last() -> None:
+    """Remarks neither take the place of the user's newest words at a cut or a trim, nor begin a turn, nor enter the record."""
+    remark: Block = {"type": "text", "text": notice("You must go on.")}
+    messages = [user("task"), assistant("?"), user("keep the port at 8080"), *rounds_of(30, 400), assistant("cut"), user(remark)]
+    messages += [*rounds_of(30, 400)[:-1], user(*rounds_of(30, 400)[-1].content, remark)]
+    draft = take_apart(View(messages), FACTS)
+    cut = split(draft, frame(), keep_turns=5, keep_tokens=1_000)
+    assert cut is not None
+    assert cut.carried is not None
+    assert cut.carried.text == "keep the port at 8080"
+    assert split(draft, frame(), keep_turns=2, keep_tokens=1_000_000) is None
+    done = trim(messages, Limits(1_000, 2_000), lambda weight: weight.text_tokens, task_blocks=1)
+    assert "keep the port at 8080" in done.messages[0].text
+    record = fold(EMPTY_RECORD, messages[1:])
+    assert record.user_statements == ("keep the port at 8080",)
+    assert [rule.text for rule in record.constraints] == ["keep the port at 8080"]
+    assert "must go on" not in extract(messages, "", 10_000)
+    assert spoken(user(remark)) == ()
+    assert len(spoken(user(f"{notice('a')} or {notice('b')}"))) == 1
 
 
 def test_one_turn_of_many_rounds_is_cut_between_rounds() -> None:

@@ -307,3 +307,13 @@ def test_no_room_is_told_at_once() -> None:
     """System and tools that fill the window are an error that names the figures."""
     with pytest.raises(NoRoomForMessages, match="no room for messages in a window of 1000 tokens"):
         Compactor(CompactionOptions(), facts=ModelFacts(name="test", window_tokens=1_000), reply_tokens=400, system="many words " * 900)
+
+
+async def test_a_task_that_is_too_long_for_a_request_says_by_how_many_bytes() -> None:
+    """Where nothing may go, the view says that it is stuck, and by how much a request would be too long."""
+    door = compactor(1_000_000, limit_bytes=10_000)
+    view = View([user("x" * 15_000), *rounds_of(4)])
+    prepared = await door.prepare(view)
+    assert prepared.stuck
+    assert prepared.over_bytes == prepared.view.size_bytes - 10_000 > 0
+    assert (await door.prepare(prepared.view)).over_bytes == prepared.over_bytes

@@ -11,7 +11,7 @@ from compaction.models import ModelFacts
 from compaction.options import CompactionOptions
 from compaction.recall import Archive, recall_id
 from compaction.tokens import weigh_all
-from compaction.transcript import Block, ModelMessage, last_assistant
+from compaction.transcript import Block, ModelMessage, last_assistant, notice
 from compaction.view import View
 from tests.compaction.oracle import refusals
 from tests.compaction.strategies import assistant, call, conversations, image, result, user
@@ -93,14 +93,16 @@ def test_an_error_keeps_its_first_line_and_small_bodies_stay() -> None:
 
 
 def test_images_are_moved_and_named() -> None:
-    """Images in old results and of the user become words, with their ids."""
+    """Images in old results and of the user become words, with their ids; one in what the user said last stays."""
     picture = image(1_500, 1_500)
     messages = [user("go"), *rounds_with((call("i"), result("i", [picture, {"type": "text", "text": "seen"}])))[1:]]
     messages[1:1] = [assistant("yes?"), user("look", picture)]
+    assert weigh_all(elide(draft_of(*messages), frame()).body).images == 1
+    messages[3:3] = [assistant("i see"), user("go on", {"type": "text", "text": notice("Go on.")})]
     done = elide(draft_of(*messages), frame())
     assert weigh_all(done.body).images == 0
     assert recall_id(picture) in done.body[1].text
-    assert "1 image" in str(done.body[3].tool_results[0]["content"])
+    assert "1 image" in str(done.body[5].tool_results[0]["content"])
     assert "look" in done.body[1].text
 
 

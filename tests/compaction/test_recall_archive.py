@@ -1,15 +1,21 @@
 """Whatever was ever in a context is found by one call, by its words or by its id."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from compaction.compactor import Compactor
+from compaction.models import ModelFacts
+from compaction.options import CompactionOptions
 from compaction.recall import Archive, recall_id, texts_of
 from compaction.session import Entry, Header, encode_header, encode_message
 from compaction.sessionfile import SessionArchive, SessionFile
 from compaction.transcript import ModelMessage
+from compaction.triggers import Cause
+from compaction.view import View
 from tests.compaction.strategies import TRANSCRIPTS, assistant, call, image, result, transcript, user
 
 EVAL = sorted((Path(__file__).parents[2].parent / "shared" / "eval").glob("*.json"))
@@ -122,6 +128,60 @@ def test_texts_are_found_as_the_model_wrote_them() -> None:
         assert archive.find(text).found, text
     assert not archive.find("she said no").found
     assert list(texts_of(image())) == []
+
+
+async def _compacted(view: View, archive: Archive, *more: ModelMessage, window_tokens: int = 12_000, max_images: int = 100) -> View:
+    """Return a view with more messages, after a compaction that the archive takes in."""
+    for message in more:
+        view.append(message)
+        archive.add(message)
+    facts = ModelFacts(name="test", window_tokens=window_tokens, token_factor=1.0, max_images=max_images)
+    prepared = await Compactor(CompactionOptions(), facts=facts, reply_tokens=0).prepare(view, cause=Cause.SIZE)
+    archive.add_view(prepared.view.messages)
+    return prepared.view
+
+
+def _ids(view: View) -> list[str]:
+    return [found for message in view.messages for found in re.findall(r'recall\(\\?"(r[0-9a-f]{12})', message.json)]
+
+
+async def test_the_id_of_a_body_that_was_shortened_first_leads_to_the_whole_one() -> None:
+    """A result and an input that a trim cut, and a later edit moved out of sight, are found whole by the id that stands there."""
+    archive, middle = Archive(), "the needle in the middle"
+    body = "hay " * 30_000 + middle + " hay" * 30_000
+    view = await _compacted(View(), archive, user("go"), assistant(call("w", content=body)), user(result("w", body)))
+    assert middle not in "".join(message.json for message in view.messages)
+    small = [message for n in range(8) for message in (assistant(call(f"s{n}")), user(result(f"s{n}", f"line {n} " * 300)))]
+    view = await _compacted(view, archive, *small, window_tokens=40_000)
+    old = [
+        message for message in view.messages if any(block.get("id") == "w" or block.get("tool_use_id") == "w" for block in message.content)
+    ]
+    ids = _ids(View(old))
+    assert len(ids) == 2
+    for wanted in ids:
+        found = archive.get(wanted)
+        assert found is not None
+        assert middle in found.text
+
+
+async def test_images_beyond_what_the_model_takes_are_found_by_their_ids() -> None:
+    """The oldest images go, those of the task last; each leaves an id that brings it back, also when its result is moved out later."""
+    archive, pictures = Archive(), [image(100 + n, 100) for n in range(6)]
+    rounds = [
+        message
+        for n in range(1, 6)
+        for message in (assistant(call(f"i{n}")), user(result(f"i{n}", [pictures[n], {"type": "text", "text": f"seen {n} " * 200}])))
+    ]
+    view = await _compacted(View(), archive, user("like this", pictures[0]), *rounds, window_tokens=100_000, max_images=2)
+    assert view.messages[0].content[1] == pictures[0]
+    assert pictures[5] in view.messages[-1].tool_results[0]["content"]
+    more = [message for n in range(4) for message in (assistant(call(f"s{n}")), user(result(f"s{n}", "x")))]
+    view = await _compacted(view, archive, *more, window_tokens=100_000, max_images=2)
+    shown = [archive.get(wanted) for wanted in _ids(view)]
+    assert None not in shown
+    assert sorted(str(block["source"]["data"]) for found in shown if found for block in found.media) == sorted(
+        str(picture["source"]["data"]) for picture in pictures[1:]
+    )
 
 
 def test_a_session_file_is_read_on_from_where_the_last_look_ended(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from compaction.compactor import Checkpoint
 from compaction.errors import NotASession, SessionError
 from compaction.record import CompressedHistory, Constraint
 from compaction.session import Entry, Header, Rewind, encode_checkpoint, encode_header, encode_message, encode_rewind, load
-from compaction.sessionfile import SessionFile, fork, last_call, rewind
+from compaction.sessionfile import SessionArchive, SessionFile, fork, last_call, rewind
 from compaction.transcript import ModelMessage
 from compaction.triggers import Cause
 from tests.compaction.strategies import assistant, broken, call, result, user
@@ -267,12 +267,18 @@ def test_a_session_file_is_rewound_and_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("full", [True, False])
 def test_a_fork_begins_where_the_other_session_stands(tmp_path: Path, *, full: bool) -> None:
-    """A fork has the same view; with the full transcript everything said is there to be recalled, otherwise what the view holds."""
+    """A fork has the same view; everything said before it can be recalled, in its own file or in the other one's."""
     source, target = written(tmp_path / "ann.jsonl", LINES[:7]), tmp_path / "ben.jsonl"
     fork(source, target, agent="ben", created_at=AT, full=full)
     one, other = (load(path.read_bytes().splitlines(keepends=True)) for path in (source, target))
     assert (other.messages, other.epoch, other.view.carried) == (one.messages, one.epoch, one.view.carried)
-    assert other.header == Header("ben", AT, forked_from=f"ann {AT}")
+    size = 0 if full else source.stat().st_size
+    assert other.header == Header("ben", AT, forked_from=f"ann {AT}", source="" if full else "ann.jsonl", source_bytes=size)
+    with source.open("ab") as file:
+        file.write(line(user("only the first one hears this")))
+    archive = SessionArchive(target).update()
+    assert [text for text in ("die Aufgabe 🚀", "ja", "weiter", "é") if not archive.find(text).found] == []
+    assert archive.find("only the first one").found == ()
     assert (other.transcript == one.transcript) is full
     with pytest.raises(SessionError, match="it exists"):
         fork(source, target, agent="ben", created_at=AT)

@@ -45,6 +45,7 @@ class ModelMessage:
         "_text",
         "_well_formed",
         "cleaned",
+        "shape",
         "weight",
     )
 
@@ -65,6 +66,8 @@ class ModelMessage:
         self._well_formed = True
         self.weight: tuple[Any, ...] | None = None
         """Kept here for `compaction.tokens`, which measures a message once."""
+        self.shape: Any = None
+        """Kept here for `compaction.view`: what of the message matters to its neighbours."""
         self.cleaned: ModelMessage | Literal[True] | None = None
         """Kept here for `compaction.cleaning`; True when the message is clean: a reference to itself would keep it from being freed."""
 

@@ -7,7 +7,7 @@ so that asking costs the same at 2 messages and at 200,000.
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import overload
+from typing import NamedTuple, overload
 
 from compaction.carried import NOTHING_CARRIED, Carried
 from compaction.cleaning import ID_PATTERN, is_clean
@@ -141,6 +141,42 @@ class View:
         return f"<View of {len(self._items)} messages, epoch {self.epoch}>"
 
 
+class _Shape(NamedTuple):
+    """What matters of a message for what may stand beside it: whether it is clean, and the ids of its results and calls.
+
+    `results_first` tells that no other block stands before a result, `others` that there are others; `ids_right` that the ids of the calls
+    are legal and each is used once; `server` that blocks of the provider's own tools are among them.
+    """
+
+    clean: bool
+    results: tuple[str, ...]
+    results_first: bool
+    others: bool
+    calls: tuple[str, ...]
+    ids_right: bool
+    server: bool
+
+
+_BROKEN = _Shape(clean=False, results=(), results_first=False, others=False, calls=(), ids_right=False, server=False)
+
+
+def _shape(message: ModelMessage) -> _Shape:
+    content = message.content
+    if not content or not is_clean(message):
+        return _BROKEN
+    results = tuple(str(block.get("tool_use_id")) for block in message.tool_results)
+    calls = tuple(str(call.get("id")) for call in message.tool_calls)
+    return _Shape(
+        clean=True,
+        results=results,
+        results_first=all(block.get("type") == "tool_result" for block in content[: len(results)]),
+        others=len(content) > len(results),
+        calls=calls,
+        ids_right=len(set(calls)) == len(calls) and all(ID_PATTERN.match(call) for call in calls),
+        server=any(block.get("type") in SERVER_CALL_TYPES or is_server_result(block) for block in content),
+    )
+
+
 class _Flow:
     """Whether each message may stand where it stands, from what came before; a step costs what its message holds."""
 
@@ -157,13 +193,16 @@ class _Flow:
         self.system_messages = 0
 
     def follow(self, message: ModelMessage) -> None:
-        fits = bool(message.content) and is_clean(message)
+        shape: _Shape | None = message.shape
+        if shape is None:
+            shape = message.shape = _shape(message)
+        fits = shape.clean
         if fits:
             match message.role:
                 case "user":
-                    fits = self._follow_user(message)
+                    fits = self._follow_user(shape)
                 case "assistant":
-                    fits = self._follow_assistant(message)
+                    fits = self._follow_assistant(message, shape)
                 case "system":
                     fits = self._last == "user"
                     self.system_messages += 1
@@ -171,19 +210,22 @@ class _Flow:
         self.sound = self.sound and fits
         self.sendable = message.role != "assistant" or (self._paused and not self._open)
 
-    def _follow_user(self, message: ModelMessage) -> bool:
-        results = [str(block.get("tool_use_id")) for block in message.tool_results]
-        first = all(block.get("type") == "tool_result" for block in message.content[: len(results)])
-        others = len(message.content) > len(results)
-        paired = len(results) == len(self._open) and set(results) == set(self._open)
+    def _follow_user(self, shape: _Shape) -> bool:
+        results, waiting = shape.results, self._open
+        paired = results == waiting or (len(results) == len(waiting) and set(results) == set(waiting))
         self._open = ()
-        return self._last in {"", "assistant"} and first and paired and not (self._server_open and (others or not results))
+        may_follow = self._last in {"", "assistant"}
+        return may_follow and shape.results_first and paired and not (self._server_open and (shape.others or not results))
 
-    def _follow_assistant(self, message: ModelMessage) -> bool:
+    def _follow_assistant(self, message: ModelMessage, shape: _Shape) -> bool:
         may_follow = self._last in {"user", "system"} or (self._last == "assistant" and self._paused)
-        calls = tuple(str(call.get("id")) for call in message.tool_calls)
         right = may_follow and not self._open
         self._paused = False
+        calls = self._open = shape.calls
+        if not shape.server:
+            right = right and shape.ids_right and self._ids.isdisjoint(calls) and not self._server_open
+            self._ids.update(calls)
+            return right
         waiting = frozenset(self._server_open)
         for block in message.content:
             kind = block.get("type")
@@ -200,5 +242,4 @@ class _Flow:
                 right = right and block.get("tool_use_id") in self._server_open
                 self._server_open.discard(str(block.get("tool_use_id")))
                 self._paused = True
-        self._open = calls
         return right and waiting.isdisjoint(self._server_open)  # the provider answers its own calls in its next message

@@ -18,7 +18,7 @@ ERROR_LINE_CHARS = 300
 LEAST_TOKENS = 160
 """Smaller bodies stay, whatever the options say: a placeholder with the first line of an error may be so large, and is not elided again."""
 _MEDIA = frozenset({"image", "document"})
-_CHARS_PER_TOKEN = 8
+_CHARS_PER_TOKEN = 6
 
 
 def elide(draft: Draft, frame: Frame) -> Draft:
@@ -50,6 +50,7 @@ def elide(draft: Draft, frame: Frame) -> Draft:
             body.append(message)
             continue
         body.append(ModelMessage(message.role, content))
+        body[-1].cleaned = message.cleaned if message.cleaned is True else None  # words in the place of words
         freed = (frame.tokens(weight) - frame.tokens(weigh(body[-1]))) // len(gone)
         moved += [Moved(kind, wanted, name, freed) for kind, name, wanted in gone]
     if not moved:
@@ -105,30 +106,26 @@ def _elide_result(block: Block, name: str, least: int) -> tuple[str, str, str, B
 
 
 def _elide_call(block: Block, name: str, least: int) -> tuple[str, str, str, Block] | None:
+    wanted: list[str] = []  # made when it is needed first
+
+    def shorten(value: object) -> object:
+        """Replace each long text of an input; the keys stay, since a model imitates what it sees of its calls."""
+        if isinstance(value, str):
+            if not _is_large(value, least):
+                return value
+            wanted[:] = wanted or [recall_id(block)]
+            return f'[{len(value):,} characters moved out of sight; recall("{wanted[0]}") shows them]'
+        if isinstance(value, Mapping):
+            return {key: shorten(part) for key, part in cast("Mapping[str, object]", value).items()}
+        if isinstance(value, list | tuple):
+            return [shorten(item) for item in cast("Sequence[object]", value)]
+        return value
+
     given = block.get("input")
-    if not isinstance(given, Mapping) or not _holds_large(cast("Mapping[str, object]", given), least):
+    if not isinstance(given, Mapping):
         return None
-    wanted = recall_id(block)
-    return "input", name, wanted, {**block, "input": _elide_value(cast("Mapping[str, object]", given), wanted, least)}
-
-
-def _holds_large(value: object, least: int) -> bool:
-    if isinstance(value, str):
-        return _is_large(value, least)
-    if isinstance(value, Mapping):
-        return any(_holds_large(part, least) for part in cast("Mapping[str, object]", value).values())
-    return isinstance(value, list | tuple) and any(_holds_large(part, least) for part in cast("Sequence[object]", value))
-
-
-def _elide_value(value: object, wanted: str, least: int) -> object:
-    """Replace each long text of an input; the keys stay, since a model imitates what it sees of its calls."""
-    if isinstance(value, str):
-        return f'[{len(value):,} characters moved out of sight; recall("{wanted}") shows them]' if _is_large(value, least) else value
-    if isinstance(value, Mapping):
-        return {key: _elide_value(part, wanted, least) for key, part in cast("Mapping[str, object]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_elide_value(item, wanted, least) for item in cast("Sequence[object]", value)]
-    return value
+    shorter = shorten(cast("Mapping[str, object]", given))
+    return ("input", name, wanted[0], {**block, "input": shorter}) if wanted else None
 
 
 def _is_large(text: str, least: int) -> bool:

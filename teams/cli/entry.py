@@ -32,6 +32,7 @@ COMMANDS = {
     "compact": "have a member's context compacted before its next step",
     "recall": "find what a member's context held, also what it does not show any more",
     "import-tasks": "take in a directory of task files",
+    "protocols": "check what the handshakes promise, or draw the table of one",
 }
 DEBUG_VARIABLE = "TEAMS_DEBUG"
 DECIDING = frozenset({"send", "approve", "reject", "shutdown", "compact", "import-tasks"})

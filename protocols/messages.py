@@ -80,14 +80,18 @@ class Broadcast(Message, frozen=True):
 
 
 class ShutdownRequest(Message, frozen=True):
-    """The wish that the recipient shall stop; with `force` it is not asked."""
+    """The wish that the recipient shall stop; with `force` it is not asked.
+
+    `rejected_before` says how often it has rejected that since it last stopped, and why the last time.
+    """
 
     shown_attributes: ClassVar[tuple[str, ...]] = ("force",)
-    shown_texts: ClassVar[tuple[str, ...]] = ("reason",)
+    shown_texts: ClassVar[tuple[str, ...]] = ("reason", "rejected_before")
 
     type: Literal["shutdown_request"] = "shutdown_request"
     reason: str = ""
     force: bool = False
+    rejected_before: str = ""
 
 
 class ShutdownResponse(Message, frozen=True):

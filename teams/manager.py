@@ -9,7 +9,7 @@ Laws:
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
@@ -42,15 +42,25 @@ MakeDispatcher = Callable[[Sequence[Tool] | None, bool], ToolDispatcher]
 class ShutdownOutcome:
     """How a shutdown ended: `stopped`, `stopped_forced`, `rejected` with its reason, or `failed` when the member failed on the way.
 
-    `handed_back` are the tasks that it had, `unread` is its unread mail, `decided_by` who answered or forced it.
+    `cancelling` means that it did not end within its grace: a tool of it swallows its cancellation, which nothing in this process can help.
+    `handed_back` are the tasks that it had and others can take now, `unread_mail` the ids of its mail that it has not read, `steps` those
+    of its plan that are not done. `decided_by` is who answered or forced it, `rejected_before` why it rejected before, since it last
+    stopped, in that order.
     """
 
     name: str
     state: str
     reason: str = ""
     handed_back: tuple[int, ...] = ()
-    unread: int = 0
+    unread_mail: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
     decided_by: str = ""
+    rejected_before: tuple[str, ...] = ()
+
+    @property
+    def unread(self) -> int:
+        """How many messages it has not read."""
+        return len(self.unread_mail)
 
 
 class TeammateManager:
@@ -175,7 +185,7 @@ class TeammateManager:
     # -- shutting down --------------------------------------------------------------------
 
     async def shutdown(self, name: str, *, by: str = RUNTIME, reason: str = "", force: bool = False) -> ShutdownOutcome:
-        """Ask a member to stop and wait for the outcome, which comes within the grace of `ShutdownOptions`.
+        """Ask a member to stop and wait for the outcome, which comes within the grace of `ShutdownOptions`, whatever the member does.
 
         Raises: UnknownMember.
         Checkpoints: always; when Cancelled, the request stays open and ends by its deadlines.
@@ -186,22 +196,37 @@ class TeammateManager:
         request = await engine.submit(RequestShutdown(name, by, services.options.shutdown.answer_seconds, reason, force))
         if request is None:
             return ShutdownOutcome(name, ShutdownState.stopped.value, "it was not running")
+        return self._outcome(await self._wait_ended(request), held)
 
-        def ended() -> Request | None:
+    async def _wait_ended(self, request: Request) -> Request:
+        """Return the request once it is closed, or still cancelling when the times for that are over."""
+        engine, topic = self._services.engine, ("request", request.id)
+
+        def look(*, may_cancel: bool) -> Request | None:
             if request.id not in engine.state.requests:  # closed, and with many others, so that it is not remembered
-                return request
+                return replace(request, state=ShutdownState.stopped)
             now = engine.state.requests.get(request.id)
-            return now if now.is_closed else None
+            return now if now.is_closed or (may_cancel and now.state == ShutdownState.cancelling) else None
 
-        closed = await engine.wait_until(("request", request.id), ended)
-        member, decision = engine.state.roster.members[name], closed.decision
+        found = await engine.wait_until(topic, lambda: look(may_cancel=True))
+        if not found.is_closed:
+            with trio.move_on_after(self._services.options.shutdown.end_seconds):
+                found = await engine.wait_until(topic, lambda: look(may_cancel=False))
+        return found
+
+    def _outcome(self, request: Request, held: Iterable[int]) -> ShutdownOutcome:
+        state, name, decision = self._services.engine.state, request.subject, request.decision
+        member = state.roster.members[name]
         failed = member.status is MemberStatus.failed
-        feedback = member.reason if failed else decision.feedback if decision is not None else ""
-        still_held = engine.state.tasks.owned.get(name, {})
-        handed_back = tuple(task_id for task_id in held if task_id not in still_held and engine.state.tasks.by_id[task_id].owner != name)
-        state = member.status.value if failed else str(closed.state) if closed.is_closed else ShutdownState.stopped.value
-        decided_by = decision.by if decision is not None else ""
-        return ShutdownOutcome(name, state, feedback, handed_back, len(engine.state.mail.box(name)), decided_by)
+        return ShutdownOutcome(
+            name,
+            member.status.value if failed else str(request.state),
+            reason=member.reason if failed else decision.feedback if decision is not None else "",
+            handed_back=state.tasks.handed_back(name, held),
+            unread_mail=tuple(state.mail.box(name)),
+            decided_by=decision.by if decision is not None else "",
+            rejected_before=tuple(request.body.get("rejected_before", ())),
+        )
 
     async def shutdown_all(self, *, by: str = RUNTIME, reason: str = "", force: bool = False) -> list[ShutdownOutcome]:
         """Ask every member that lives here to stop, all at once; takes as long as the slowest.

@@ -47,19 +47,31 @@ class TaskOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShutdownOptions:
-    """The stages of a shutdown, each with its own time; together they are the grace."""
+    """The stages of a shutdown, each with its own time; together they are the grace.
+
+    ask: the member answers, or the deadline answers for it. drain: one that agreed finishes its tool. cancel: what it still does is
+    cancelled, and its processes get SIGTERM. kill: those that ignore that get SIGKILL.
+    Cancel and kill count wherever a process of the default tools is ended, also at a time limit.
+    """
 
     answer_seconds: float = 30.0
     drain_seconds: float = 20.0
     cancel_seconds: float = 5.0
+    kill_seconds: float = 5.0
 
     def __post_init__(self) -> None:
-        _check_positive(answer_seconds=self.answer_seconds, drain_seconds=self.drain_seconds, cancel_seconds=self.cancel_seconds)
+        _check_positive(answer_seconds=self.answer_seconds, drain_seconds=self.drain_seconds)
+        _check_positive(cancel_seconds=self.cancel_seconds, kill_seconds=self.kill_seconds)
 
     @property
     def grace_seconds(self) -> float:
         """The longest that a shutdown can take."""
-        return self.answer_seconds + self.drain_seconds + self.cancel_seconds
+        return self.answer_seconds + self.drain_seconds + self.end_seconds
+
+    @property
+    def end_seconds(self) -> float:
+        """The longest that it can take once nothing is waited for any more."""
+        return self.cancel_seconds + self.kill_seconds
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

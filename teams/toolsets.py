@@ -13,11 +13,12 @@ import trio
 from protocols.envelope import escape_text
 from teams.directory import AGENT_VARIABLE
 from teams.services import Services
+from teams.state.request_commands import describe_rejections
 from teams.state.roster import MemberSpec
 from teams.tools.base import Tool, ToolError
 from teams.tools.coordination import COORDINATION, lead_tools, teammate_tools
 from teams.tools.defaults import make_default_dispatcher
-from teams.tools.dispatcher import ToolDispatcher
+from teams.tools.dispatcher import ToolDispatcher, ToolLimits
 from teams.tools.recall import recall_tool
 
 if TYPE_CHECKING:
@@ -69,8 +70,10 @@ class Toolsets:
         if self._default is None:
             self._default = []
             if self._workdir is not None:
+                stages = self._services.options.shutdown
                 dispatcher = make_default_dispatcher(
                     self._workdir,
+                    limits=ToolLimits(cancel_seconds=stages.cancel_seconds, kill_seconds=stages.kill_seconds),
                     shell_environment={AGENT_VARIABLE: self._services.name},
                     denied=self._denied(),
                 )
@@ -122,7 +125,8 @@ class Toolsets:
             outcome = await self.manager.shutdown(name, by=agent, reason=reason, force=force)
         reason_given = f" ({escape_text(outcome.reason)})" if outcome.reason else ""
         handed_back = f"; handed back: task {', '.join(map(str, outcome.handed_back))}" if outcome.handed_back else ""
-        return f"{name}: {outcome.state}{reason_given}{handed_back}"
+        before = f"; it rejected before: {escape_text(describe_rejections(outcome.rejected_before))}" if outcome.rejected_before else ""
+        return f"{name}: {outcome.state}{reason_given}{handed_back}{before}"
 
     async def wait_news(self, agent: str, seconds: float) -> str:
         """Wait for mail of the agent, for at most so long, and say what there is."""

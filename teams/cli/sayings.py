@@ -136,7 +136,8 @@ class Narrator:
             return Saying(who, fields["id"], f"asks for the approval of a plan: {clean(str(body.get('summary', '')))}", "yellow")
         if fields["request_kind"] == "shutdown":
             reason = f": {clean(str(body['reason']))}" if body.get("reason") else ""
-            return Saying(who, fields["id"], f"asks {clean(fields['subject'])} to shut down{reason}", "yellow")
+            again = "again " if body.get("rejected_before") else ""
+            return Saying(who, fields["id"], f"asks {clean(fields['subject'])} {again}to shut down{reason}", "yellow")
         return Saying(
             who, fields["id"], f"asks: {fields['request_kind'].replace('_', ' ')} {clean(json.dumps(body, ensure_ascii=False))}", "yellow"
         )

@@ -4,7 +4,7 @@ Laws: every request has a deadline; every step is stepped by the tables of `prot
 for the member and the mail about it are one transaction.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -120,7 +120,8 @@ class AnswerRequest:
 class RequestShutdown:
     """Ask a member to stop; the answer is the request, or None when it does not run any more.
 
-    An open request is returned again; with `force`, it goes straight to cancelling, and a new one begins there.
+    An open request is returned again; with `force`, it goes straight to cancelling, and a new one begins there. What the member rejected
+    since it last stopped stands in the request's body as `rejected_before`, the reasons in their order.
     """
 
     name: str
@@ -139,13 +140,14 @@ class RequestShutdown:
         if member.shutdown_request is not None:
             request = draft.state.requests.get(member.shutdown_request)
             return _force(draft, request, self.by) if self.force and request.state != ShutdownState.cancelling else request
+        before = draft.state.roster.rejections.get(self.name, ())
         request = Request(
             id=RequestId(draft.next_request_id()),
             kind=RequestKind.shutdown,
             asker=self.by,
             answerers=(self.name,),
             subject=self.name,
-            body={"reason": self.reason, "force": self.force},
+            body={"reason": self.reason, "force": self.force, **({"rejected_before": list(before)} if before else {})},
             opened_at=draft.now,
             deadline=draft.now + self.answer_seconds,
         )
@@ -153,9 +155,18 @@ class RequestShutdown:
         if self.force:
             return _force(draft, request, self.by)
         if member.status in (MemberStatus.working, MemberStatus.awaiting_plan_approval) or member.name in draft.state.tasks.owned:
-            text = f"{self.by} asks you to shut down."
-            draft.tell(self.name, "shutdown_request", text, request_id=request.id, extra={"reason": self.reason, "force": self.force})
+            text = f"{self.by} asks you {'again ' if before else ''}to shut down."
+            extra: dict[str, Any] = {"reason": self.reason, "force": self.force}
+            if before:
+                extra["rejected_before"] = describe_rejections(before)
+            draft.tell(self.name, "shutdown_request", text, request_id=request.id, extra=extra)
         return request
+
+
+def describe_rejections(reasons: Sequence[str]) -> str:
+    """Say how often somebody rejected to stop, and why the last time."""
+    times = "once" if len(reasons) == 1 else f"{len(reasons)} times, the last time"
+    return f"{times} because: {reasons[-1] or 'no reason was given'}"
 
 
 @dataclass(slots=True)

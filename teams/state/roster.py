@@ -24,6 +24,12 @@ RESERVED_NAMES = frozenset(
 KEPT_NOTES = 100
 """How many of a member's newest notes are kept."""
 
+KEPT_REJECTIONS = 20
+"""How many of a member's newest rejections of a shutdown are kept."""
+
+REJECTION_LIMIT_CHARS = 500
+"""How much is kept of the reason of a rejection; the request itself has it whole."""
+
 _TUPLES = frozenset({"approvers", "capabilities"})
 LIVE_STATUSES = frozenset(
     {MemberStatus.spawning, MemberStatus.idle, MemberStatus.working, MemberStatus.awaiting_plan_approval, MemberStatus.draining}
@@ -123,6 +129,7 @@ class Roster:
     spending: dict[str, Spending] = field(default_factory=dict[str, Spending])
     notes: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     compactions: dict[str, str] = field(default_factory=dict[str, str])  # whose context shall be compacted, and who asked
+    rejections: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])  # of shutdowns since it last stopped: why
     version: int = 0
     _folded: dict[str, str] = field(default_factory=dict[str, str])
 
@@ -216,6 +223,14 @@ class Roster:
         """Remember the member's open shutdown request."""
         self.members[name] = replace(self.members[name], shutdown_request=request_id)
 
+    def note_shutdown_end(self, name: str, *, rejection: str | None) -> None:
+        """Remember why a member rejected to stop; None: it has stopped, and its next life begins without a past."""
+        if rejection is None:
+            self.rejections.pop(name, None)
+        else:
+            kept = self.rejections.get(name, ())
+            self.rejections[name] = (*kept[-(KEPT_REJECTIONS - 1) :], rejection[:REJECTION_LIMIT_CHARS])
+
     def apply_note(self, _at: str, fields: Mapping[str, Any]) -> None:
         """Keep what a member pinned; the oldest goes when there are too many."""
         kept = self.notes.get(fields["member"], ())
@@ -230,8 +245,8 @@ class Roster:
 
     def copy(self) -> "Roster":
         """Return an independent fold that shares the immutable members."""
-        notes, asked = dict(self.notes), dict(self.compactions)
-        return Roster(dict(self.members), dict(self.spending), notes, asked, self.version, dict(self._folded))
+        notes, asked, rejections = dict(self.notes), dict(self.compactions), dict(self.rejections)
+        return Roster(dict(self.members), dict(self.spending), notes, asked, rejections, self.version, dict(self._folded))
 
     def to_json(self) -> dict[str, Any]:
         """Return the fold for a snapshot."""
@@ -241,7 +256,9 @@ class Roster:
         ]
         spending = {name: asdict(spent) for name, spent in self.spending.items()}
         notes = {name: list(kept) for name, kept in self.notes.items()}
-        return {"version": self.version, "members": members, "spending": spending, "notes": notes, "compactions": self.compactions}
+        rejections = {name: list(kept) for name, kept in self.rejections.items()}
+        facts = {"notes": notes, "compactions": self.compactions, "rejections": rejections}
+        return {"version": self.version, "members": members, "spending": spending, **facts}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Roster":
@@ -255,6 +272,7 @@ class Roster:
         roster.spending = {name: Spending(**spent) for name, spent in data["spending"].items()}
         roster.notes = {name: tuple(kept) for name, kept in data["notes"].items()}
         roster.compactions = dict(data.get("compactions", {}))
+        roster.rejections = {name: tuple(kept) for name, kept in data["rejections"].items()}
         return roster
 
 

@@ -10,13 +10,14 @@ from typing import Any
 
 from protocols.request import Request, RequestKind
 from protocols.requests import RequestLedger
+from protocols.shutdown import ShutdownState
 from teams.journal.records import Record
 from teams.state.mailboxes import Mailboxes
 from teams.state.requests import apply_advanced, apply_opened
 from teams.state.roster import Roster
 from teams.state.tasks import Tasks
 
-SNAPSHOT_FORMAT = 2
+SNAPSHOT_FORMAT = 3
 """Raised with every change of what `to_json` gives; a snapshot of another format is not read, and the log is replayed."""
 Applier = Callable[[str, Mapping[str, Any]], None]
 """Folds one record in, given its time and fields."""
@@ -74,6 +75,9 @@ class TeamState:
             self.roster.set_plan(request.subject, request=still_open, approved=request.id if approved else None)
         elif request.kind is RequestKind.shutdown:
             self.roster.set_shutdown(request.subject, still_open)
+            if request.is_closed:
+                decision = request.decision if request.state == ShutdownState.rejected else None
+                self.roster.note_shutdown_end(request.subject, rejection=None if decision is None else decision.feedback)
 
     def copy(self) -> "TeamState":
         """Return an independent state that shares every immutable value."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from teams.tools.dispatcher import Cap, OnError, ToolDispatcher, ToolLimits
 from teams.tools.files import file_tools
+from teams.tools.processes import Ending
 from teams.tools.search import search_tools
 from teams.tools.shell import shell_tool
 from teams.tools.workspace import Workspace
@@ -38,9 +39,14 @@ def make_default_dispatcher(
     limits = limits or ToolLimits()
     workspace = workdir if isinstance(workdir, Workspace) else Workspace(workdir, denied=denied)
     dispatcher = ToolDispatcher(limits=limits, workdir=workspace.root, cap=cap, on_error=on_error)
-    dispatcher.add(
-        shell_tool(workspace.root, environment=shell_environment, time_seconds=limits.time_seconds, output_chars=limits.output_chars)
+    shell = shell_tool(
+        workspace.root,
+        environment=shell_environment,
+        time_seconds=limits.time_seconds,
+        output_chars=limits.output_chars,
+        ending=Ending(limits.cancel_seconds, limits.kill_seconds),
     )
+    dispatcher.add(shell)
     dispatcher.register_many(file_tools(workspace, output_chars=limits.output_chars))
     dispatcher.register_many(search_tools(workspace, output_chars=limits.output_chars))
     return dispatcher

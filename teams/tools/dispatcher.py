@@ -19,6 +19,7 @@ import trio
 
 from teams.errors import RegistryFrozen
 from teams.tools.base import NO_OUTPUT, Block, Effect, Handler, Tool, ToolCall, ToolContext, ToolError, ToolResult
+from teams.tools.processes import DEFAULT_ENDING
 from teams.tools.results import cut_middle, describe_error, sendable, to_content
 from teams.tools.schema import InvalidArguments
 
@@ -41,14 +42,18 @@ class ToolLimits:
         time_seconds: after which a handler is cancelled; None for no limit.
         output_chars: of text that enters the context; None for no limit.
         threads: how many plain (not async) handlers run at once; an abandoned one counts until it ends.
+        cancel_seconds: that a command of `bash` has after SIGTERM, before it is killed.
+        kill_seconds: that a killed one is waited for.
     """
 
     time_seconds: float | None = 120.0
     output_chars: int | None = 50_000
     threads: int = 20
+    cancel_seconds: float = DEFAULT_ENDING.cancel_seconds
+    kill_seconds: float = DEFAULT_ENDING.kill_seconds
 
     def __post_init__(self) -> None:
-        for name in ("time_seconds", "output_chars", "threads"):
+        for name in ("time_seconds", "output_chars", "threads", "cancel_seconds", "kill_seconds"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be positive, or None for no limit, not {value!r}")

@@ -15,16 +15,28 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import trio
 
 MARK = "TEAMS_TOOL_CALL"  # in the environment of a child: how its escaped descendants are recognised
 _CHUNK_BYTES = 65_536
-_TERM_GRACE_SECONDS = 0.5  # between SIGTERM and SIGKILL
 _DRAIN_SECONDS = 0.5  # for what is left in the pipe once every holder should be dead
 _ROUNDS = 5
 _ENVIRON_BYTES = 1_000_000
-_REAP_SECONDS = 5.0  # a process in an uninterruptible system call cannot be killed; it is left to the kernel then
+
+
+class Ending(NamedTuple):
+    """How a process group is ended: the time between SIGTERM and SIGKILL, and how long the killed child is waited for.
+
+    A process in an uninterruptible system call cannot be killed; it is left to the kernel then.
+    """
+
+    cancel_seconds: float = 0.5
+    kill_seconds: float = 5.0
+
+
+DEFAULT_ENDING = Ending()
 
 
 class HeadTail:
@@ -66,10 +78,12 @@ async def run_process(
     time_seconds: float | None,
     output: HeadTail,
     stdin: bytes | None = None,
+    ending: Ending = DEFAULT_ENDING,
 ) -> tuple[int | None, bool]:
     """Run a program in a process group of its own, stdout and stderr into `output`; return its exit code and whether the limit ended it.
 
-    At the limit the group gets SIGTERM, then SIGKILL. The exit code is negative for a signal, None for a process that cannot be reaped.
+    At the limit the group gets SIGTERM, then SIGKILL, at the times of `ending`. The exit code is negative for a signal, None for a process
+    that cannot be reaped.
 
     Checkpoints: always; when Cancelled, the group is dead and `output` holds what came until then.
 
@@ -97,8 +111,8 @@ async def run_process(
                     await _wait_exited(process)
                     exited = True
             finally:
-                with trio.CancelScope(shield=True, deadline=trio.current_time() + _TERM_GRACE_SECONDS + _REAP_SECONDS):
-                    await _end(process, mark, exited=exited)
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + sum(ending)):
+                    await _end(process, mark, None if exited else ending.cancel_seconds)
             nursery.cancel_scope.deadline = trio.current_time() + _DRAIN_SECONDS
     finally:
         # Only now: closing a pipe that a task still reads would wake that task with an error.
@@ -133,11 +147,11 @@ async def _wait_exited(process: trio.Process) -> None:
         await process.wait()
 
 
-async def _end(process: trio.Process, mark: str, *, exited: bool) -> None:
-    """Kill the child's group and reap the child; a group whose leader still runs gets a moment to end by itself."""
-    if not exited:
+async def _end(process: trio.Process, mark: str, cancel_seconds: float | None) -> None:
+    """Kill the child's group and reap the child; a group whose leader still runs gets a while to end by itself (None: it has ended)."""
+    if cancel_seconds is not None:
         _signal_group(process.pid, signal.SIGTERM)
-        with trio.move_on_after(_TERM_GRACE_SECONDS):
+        with trio.move_on_after(cancel_seconds):
             await _wait_exited(process)
     _signal_group(process.pid, signal.SIGKILL)
     await process.wait()

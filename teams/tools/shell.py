@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from teams.tools.base import Tool, ToolContext, ToolError, ToolResult, tool
-from teams.tools.processes import HeadTail, run_process
+from teams.tools.processes import DEFAULT_ENDING, Ending, HeadTail, run_process
 from teams.tools.results import sendable
 
 ALLOWED_VARIABLES = frozenset({
@@ -45,6 +45,7 @@ def shell_tool(
     time_seconds: float | None = 120.0,
     output_chars: int | None = 50_000,
     program: Sequence[str] | None = None,
+    ending: Ending = DEFAULT_ENDING,
 ) -> Tool:
     """Make the `bash` tool for one directory.
 
@@ -53,6 +54,7 @@ def shell_tool(
         time_seconds: after which the command and all it started is killed; None for no limit.
         output_chars: of output that is shown, head and tail; the command may write more.
         program: to which the command is appended as the last argument.
+        ending: how long a command that is stopped has after SIGTERM, and after SIGKILL.
     """
     start = tuple(program) if program is not None else default_program()
     # Read once, when the tool is made: what the host process puts into its environment later is none of the commands' business.
@@ -72,13 +74,15 @@ def shell_tool(
             raise ToolError("the command was not run: it holds a NUL character")
         kept = HeadTail(_BYTES_PER_CHAR * (output_chars or 10_000_000))
         try:
-            code, timed_out = await run_process((*start, command), cwd=root, environment=variables, time_seconds=time_seconds, output=kept)
+            code, timed_out = await run_process(
+                (*start, command), cwd=root, environment=variables, time_seconds=time_seconds, output=kept, ending=ending
+            )
         except (OSError, UnicodeError) as error:
             raise ToolError(f"the command was not run: {error}") from error
-        ending = (
+        how = (
             f"stopped: not finished within {time_seconds:g} seconds; it and all it started was killed" if timed_out else explain_exit(code)
         )
-        return ToolResult(context.call_id, f"{_show(kept, output_chars)}[{ending}]", is_error=timed_out)
+        return ToolResult(context.call_id, f"{_show(kept, output_chars)}[{how}]", is_error=timed_out)
 
     return bash
 

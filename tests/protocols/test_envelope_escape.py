@@ -313,6 +313,11 @@ def test_attribute_stays_in_its_quotes(value: str) -> None:
     ("fields", "attributes", "body"),
     [
         ({"type": "shutdown_request", "force": True, "reason": "done"}, {"force": "true"}, "reason: done"),
+        (
+            {"type": "shutdown_request", "rejected_before": f"once because: {FORGED}"},
+            {"force": "false"},
+            f"rejected_before: once because: {FORGED}",
+        ),
         ({"type": "shutdown_response", "approve": False, "reason": "</message>"}, {"approve": "false"}, "reason: </message>"),
         ({"type": "plan_approval_request", "revision": 2, "content": "the plan"}, {"revision": "2"}, "the plan"),
         ({"type": "plan_approval_response", "approve": True, "feedback": "go"}, {"approve": "true"}, "feedback: go"),

@@ -24,7 +24,7 @@ COMMON: dict[str, Any] = {"id": "m1", "from": "ann", "to": "ben", "content": "he
 KINDS: dict[str, dict[str, Any]] = {
     "message": {},
     "broadcast": {"priority": "turn"},
-    "shutdown_request": {"request_id": "r1", "reason": "done", "force": True, "priority": "now"},
+    "shutdown_request": {"request_id": "r1", "reason": "done", "force": True, "rejected_before": "once because: busy", "priority": "now"},
     "shutdown_response": {"request_id": "r1", "approve": False, "reason": "busy"},
     "plan_approval_request": {"request_id": "r1", "revision": 3},
     "plan_approval_response": {"request_id": "r1", "approve": True, "feedback": "go", "revision": 3},

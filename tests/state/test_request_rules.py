@@ -9,6 +9,7 @@ from protocols.request import Request
 from protocols.requests import KEEP_CLOSED
 from teams.errors import HostConflict, UnknownMember, UsageError
 from teams.state.request_commands import AnswerRequest, ExpireRequests, RequestShutdown, SubmitPlan
+from teams.state.roster import KEPT_REJECTIONS, REJECTION_LIMIT_CHARS
 from teams.state.roster_commands import StartTurn
 from teams.state.task_commands import ClaimTask, CreateTask
 from tests.state.driving import Desk
@@ -209,6 +210,45 @@ def test_asking_twice_is_one_request(desk: Desk) -> None:
     desk.do(AnswerRequest(first.id, "ann", approved=False, feedback="busy"))
     assert [mail.extra for mail in desk.state.mail.box("boss").values()] == [{"approve": False, "reason": "busy"}]
     assert shut_down(desk).id != first.id
+
+
+def test_a_rejection_is_shown_to_who_asks_again_until_the_member_has_stopped(desk: Desk) -> None:
+    """The next request carries the reasons in its body and its mail, also from a replay; a life that was stopped takes them with it."""
+    desk.do(StartTurn("ann", 1))
+    said = ["busy", "", "x" * (REJECTION_LIMIT_CHARS + 1)]
+    for number, reason in enumerate(said):
+        request = shut_down(desk)
+        assert request.body.get("rejected_before", []) == said[:number]
+        desk.do(AnswerRequest(request.id, "ann", approved=False, feedback=reason))
+    mails = [mail for mail in desk.state.mail.box("ann").values() if mail.type == "shutdown_request"]
+    assert [mail.content for mail in mails] == ["boss asks you to shut down.", *["boss asks you again to shut down."] * 2]
+    assert [(mail.extra or {}).get("rejected_before") for mail in mails] == [
+        None,
+        "once because: busy",
+        "2 times, the last time because: no reason was given",
+    ]
+    for state in (desk.replayed(), desk.reloaded(), desk.state.copy()):
+        assert state.roster.rejections == {"ann": ("busy", "", "x" * REJECTION_LIMIT_CHARS)}
+    forced = shut_down(desk, force=True)
+    assert len(forced.body["rejected_before"]) == 3
+    desk.leave("ann")
+    desk.join("ann")
+    assert "rejected_before" not in shut_down(desk).body
+
+
+def test_a_host_that_died_does_not_take_a_rejection_with_it(desk: Desk) -> None:
+    """A member that is lost, and comes back, still has rejected: nobody stopped it."""
+    desk.do(AnswerRequest(shut_down(desk).id, "ann", approved=False, feedback="busy"))
+    desk.leave("ann", MemberEvent.lost)
+    desk.join("ann")
+    assert shut_down(desk).body["rejected_before"] == ["busy"]
+
+
+def test_only_the_newest_rejections_are_kept(desk: Desk) -> None:
+    """What is kept of a member that always says no has a limit."""
+    for number in range(KEPT_REJECTIONS + 2):
+        desk.do(AnswerRequest(shut_down(desk).id, "ann", approved=False, feedback=str(number)))
+    assert shut_down(desk).body["rejected_before"] == [str(number) for number in range(2, KEPT_REJECTIONS + 2)]
 
 
 def test_only_a_member_that_has_something_to_lose_is_asked_by_mail(desk: Desk) -> None:

@@ -11,7 +11,7 @@ from protocols.lifecycle import MemberEvent, MemberStatus
 from protocols.request import Request, RequestKind
 from teams.errors import MemberStateError, UsageError
 from teams.state.request_commands import AdvanceRequest, AnswerRequest, ExpireRequests, RequestShutdown, SubmitPlan
-from teams.state.roster import Member
+from teams.state.roster import KEPT_REJECTIONS, Member
 from teams.state.roster_commands import EndTurn, StartTurn
 from tests.state.driving import Choices, Desk, walk_settings, walks
 
@@ -41,6 +41,7 @@ class RequestWalk:
         self.desk.join("user", kind="person")
         self.plans = {name: Plan() for name in SPECS}
         self.gates: dict[str, str | None] = dict.fromkeys(SPECS)
+        self.rejections: dict[str, list[str]] = {name: [] for name in SPECS}  # of shutdowns, in this life
         self.closed: dict[str, Request] = {}
         self.expected_mail = 0
         for name in SPECS:
@@ -140,6 +141,8 @@ class RequestWalk:
         assert after is not None
         assert before is None or before.id == after.id
         assert after.state == ("cancelling" if force else before.state if before is not None else "requested")
+        if before is None:
+            assert after.body.get("rejected_before", []) == self.rejections[member.name]
         self.expected_mail += before is None and not force and busy
 
     def answer_shutdown(self) -> None:
@@ -159,6 +162,8 @@ class RequestWalk:
             assert after.state == ("approved" if approved else "rejected")
             assert not approved or after.deadline == self.desk.now + GRACE_SECONDS
             self.expected_mail += 1
+            if not approved:
+                self.rejections[member.name] = [*self.rejections[member.name], feedback][-KEPT_REJECTIONS:]
 
     def drained(self) -> None:
         request = self.shutdown_of(self.some_member())
@@ -212,6 +217,7 @@ class RequestWalk:
         shutdown, plan = self.shutdown_of(member), self.plans[member.name]
         self.desk.leave(member.name, self.choices.pick([MemberEvent.exited, MemberEvent.crashed, MemberEvent.lost]))
         if shutdown is not None:
+            self.rejections[member.name] = []
             forced = shutdown.state == "cancelling"
             assert self.desk.state.requests.get(shutdown.id).state == ("stopped_forced" if forced else "stopped")
         if plan.state in ("submitted", "rejected"):

@@ -27,7 +27,7 @@ COMMANDS = {
     "plans": "show the plans that wait for a decision",
     "approve": "approve a plan, or say yes to another request",
     "reject": "reject a plan with feedback, or say no to another request",
-    "shutdown": "ask a member to stop, and wait until it has",
+    "shutdown": "ask a member or all of them to stop, and wait until they have",
     "context": "show what fills a member's context",
     "compact": "have a member's context compacted before its next step",
     "recall": "find what a member's context held, also what it does not show any more",

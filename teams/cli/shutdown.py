@@ -4,6 +4,7 @@ A member whose process is gone cannot answer: it is marked as lost, and what it 
 """
 
 import argparse
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -27,6 +28,11 @@ from teams.state.roster_commands import ChangeStatus
 
 LOOK_SECONDS = 1.0
 """How often to see whether the host still lives: no system tells when a lock is let go."""
+
+END_SECONDS = ShutdownOptions().end_seconds
+"""How long a member that is being cancelled is waited for; its host's own options are not known here."""
+
+_UNDONE = frozenset({ShutdownState.rejected, ShutdownState.cancelling})
 
 
 class Ended(NamedTuple):
@@ -61,7 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Shut them down and print how each of them ended; 1 when one of them rejects."""
+    """Shut them down and print how each of them ended; 1 when one of them has not."""
     if args.all and args.name is not None:
         raise CommandLineError(f"NAME and --all exclude each other: leave out {args.name!r} to stop everybody, or --all to stop it alone")
     if not args.all and args.name is None:
@@ -104,7 +110,7 @@ async def _shutdown_all(team: TeamClient, args: argparse.Namespace) -> int:
 
 
 def _exit_code(ended: Sequence[Ended]) -> int:
-    return FAILED if any(one.outcome == ShutdownState.rejected for one in ended) else OK
+    return FAILED if any(one.outcome in _UNDONE for one in ended) else OK
 
 
 async def _stop(team: TeamClient, args: argparse.Namespace, member: Member) -> Ended:
@@ -126,13 +132,16 @@ async def _stop(team: TeamClient, args: argparse.Namespace, member: Member) -> E
     elif closed.state == ShutdownState.rejected:
         again = f" (it rejected before: {describe_rejections(before)})" if before else ""
         text = f"{name} does not want to stop{said}{again}; --force stops it all the same"
+    elif closed.state == ShutdownState.cancelling:
+        text = f"{name} is cancelled, and has not ended yet: a tool of it holds on"
     else:
         text = f"{name} {'was stopped by force' if closed.state == ShutdownState.stopped_forced else f'has stopped{said}'}"
     return _ended(team, name, outcome, text, handed_back=team.state.tasks.handed_back(name, held), rejected_before=before)
 
 
 async def _wait_closed(team: TeamClient, request: Request, member: Member) -> Request | None:
-    """Return the request once it is closed; None when the process that should act on it has ended."""
+    """Return the request once it is closed, or cancelling for too long; None when the process that should act on it has ended."""
+    cancelling_since = math.inf
 
     def closed() -> Request | None:
         if request.id not in team.state.requests:  # closed, and with many others, so that it is not remembered
@@ -145,6 +154,10 @@ async def _wait_closed(team: TeamClient, request: Request, member: Member) -> Re
             return await team.engine.wait_until(("request", request.id), closed)
         if member.host in team.dead_hosts():
             return None
+        if request.id in team.state.requests and (now := team.state.requests.get(request.id)).state == ShutdownState.cancelling:
+            cancelling_since = min(cancelling_since, trio.current_time())
+            if trio.current_time() - cancelling_since >= END_SECONDS:
+                return now
 
 
 async def _mark_lost(team: TeamClient, member: Member) -> Ended:

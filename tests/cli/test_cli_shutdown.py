@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from teams import MemberOptions, ScriptedModel, Team, open_team
+from teams import MemberOptions, ScriptedModel, Team, open_team, tool
+from teams.cli import shutdown
 from teams.models.base import ModelRequest
 from teams.models.script import Reply, blocked, call, fail, say
 from tests.cli.team_on_disk import ROOT, command_environment, hosted_team, teams_command
@@ -107,6 +108,30 @@ async def test_who_fails_while_it_is_asked_is_told_as_failed(tmp_path: Path) -> 
         ended = json.loads(done.stdout)
         assert (done.returncode, ended["outcome"]) == (0, "failed")
         assert ended["text"] == "second failed on the way: RuntimeError: out of order"
+
+
+async def test_a_tool_that_holds_on_does_not_hold_up_the_command(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that cannot be stopped is told as still cancelling, with exit code 1, once the time for that is over."""
+    monkeypatch.setattr(shutdown, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(shutdown, "END_SECONDS", 0.1)
+    entered, let_go = trio.Event(), trio.Event()
+
+    @tool(effect="reads", time_limited=False)
+    async def cling() -> str:
+        """Take the cancellation badly."""
+        entered.set()
+        with trio.CancelScope(shield=True):
+            await let_go.wait()
+        return ""
+
+    async with open_team(tmp_path / "team", model=ScriptedModel([call("cling")])) as team:
+        await team.spawn("ann", prompt="begin", tools=[cling])
+        await entered.wait()
+        try:
+            code, out, err = await trio.to_thread.run_sync(run, "shutdown", tmp_path / "team", "ann", "--force")
+        finally:
+            let_go.set()
+        assert (code, out, err) == (1, "ann is cancelled, and has not ended yet: a tool of it holds on\n", "")
 
 
 def test_all_members_of_a_killed_host_are_marked_lost(tmp_path: Path, run: Run) -> None:

@@ -43,7 +43,7 @@ class ShutdownOutcome:
     """How a shutdown ended: `stopped`, `stopped_forced`, `rejected` with its reason, or `failed` when the member failed on the way.
 
     `cancelling` means that it did not end within its grace: a tool of it swallows its cancellation, which nothing in this process can help.
-    `handed_back` are the tasks that it had and others can take now, `unread_mail` the ids of its mail that it has not read, `steps` those
+    `handed_back` are the tasks that it owned when it ended, `unread_mail` the ids of its mail that it has not read, `steps` those
     of its plan that are not done. `decided_by` is who answered or forced it, `rejected_before` why it rejected before, since it last
     stopped, in that order.
     """
@@ -192,11 +192,10 @@ class TeammateManager:
         """
         services = self._services
         engine = services.engine
-        held = tuple(engine.state.tasks.owned.get(name, ()))
         request = await engine.submit(RequestShutdown(name, by, services.options.shutdown.answer_seconds, reason, force))
         if request is None:
             return ShutdownOutcome(name, ShutdownState.stopped.value, "it was not running")
-        return self._outcome(await self._wait_ended(request), held)
+        return self._outcome(await self._wait_ended(request))
 
     async def _wait_ended(self, request: Request) -> Request:
         """Return the request once it is closed, or still cancelling when the times for that are over."""
@@ -214,7 +213,7 @@ class TeammateManager:
                 found = await engine.wait_until(topic, lambda: look(may_cancel=False))
         return found
 
-    def _outcome(self, request: Request, held: Iterable[int]) -> ShutdownOutcome:
+    def _outcome(self, request: Request) -> ShutdownOutcome:
         state, name, decision = self._services.engine.state, request.subject, request.decision
         member = state.roster.members[name]
         failed = member.status is MemberStatus.failed
@@ -222,7 +221,7 @@ class TeammateManager:
             name,
             member.status.value if failed else str(request.state),
             reason=member.reason if failed else decision.feedback if decision is not None else "",
-            handed_back=state.tasks.handed_back(name, held),
+            handed_back=member.handed_back,
             unread_mail=tuple(state.mail.box(name)),
             decided_by=decision.by if decision is not None else "",
             rejected_before=tuple(request.body.get("rejected_before", ())),

@@ -114,7 +114,7 @@ def _exit_code(ended: Sequence[Ended]) -> int:
 
 
 async def _stop(team: TeamClient, args: argparse.Namespace, member: Member) -> Ended:
-    name, held = member.name, tuple(team.state.tasks.owned.get(member.name, ()))
+    name = member.name
     if not member.live:
         return _ended(team, name, str(ShutdownState.stopped), f"{name} does not run: it is {member.status.value}")
     if member.host in team.dead_hosts():
@@ -136,7 +136,7 @@ async def _stop(team: TeamClient, args: argparse.Namespace, member: Member) -> E
         text = f"{name} is cancelled, and has not ended yet: a tool of it holds on"
     else:
         text = f"{name} {'was stopped by force' if closed.state == ShutdownState.stopped_forced else f'has stopped{said}'}"
-    return _ended(team, name, outcome, text, handed_back=team.state.tasks.handed_back(name, held), rejected_before=before)
+    return _ended(team, name, outcome, text, handed_back=member.handed_back, rejected_before=before)
 
 
 async def _wait_closed(team: TeamClient, request: Request, member: Member) -> Request | None:

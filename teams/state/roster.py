@@ -92,6 +92,7 @@ class Member:
     plan_request: str | None = None  # the open one: undecided, or rejected and to be revised
     approved_plan: str | None = None
     shutdown_request: str | None = None  # the open one
+    handed_back: tuple[int, ...] = ()  # the tasks that it owned when its last life ended
 
     @property
     def name(self) -> str:
@@ -196,6 +197,7 @@ class Roster:
             member.plan_request,
             member.approved_plan,
             member.shutdown_request,
+            tuple(fields.get("handed_back", ())),
         )
         self.version += 1
         usage = fields.get("usage")
@@ -266,8 +268,9 @@ class Roster:
         roster = cls(version=data["version"])
         for fields in data["members"]:
             spec = MemberSpec.from_json(fields["spec"])
-            rest = {key: value for key, value in fields.items() if key not in {"spec", "status"}}
-            roster.members[spec.name] = Member(spec=spec, status=_STATUSES[fields["status"]], **rest)
+            rest = {key: value for key, value in fields.items() if key not in {"spec", "status", "handed_back"}}
+            back = tuple(fields["handed_back"])
+            roster.members[spec.name] = Member(spec=spec, status=_STATUSES[fields["status"]], handed_back=back, **rest)
             roster._folded[spec.name.casefold()] = spec.name
         roster.spending = {name: Spending(**spent) for name, spent in data["spending"].items()}
         roster.notes = {name: tuple(kept) for name, kept in data["notes"].items()}

@@ -135,6 +135,8 @@ class ChangeStatus:
         fields: dict[str, object] = {"name": self.name, "status": step_member(member, self.event), "incarnation": member.incarnation}
         if self.reason:
             fields["reason"] = self.reason
+        if self.event in _ENDS and (held := draft.state.tasks.owned.get(self.name)):
+            fields["handed_back"] = list(held)
         draft.add("member.status", fields)
         if self.event not in _ENDS:
             return ()

@@ -103,11 +103,6 @@ class Tasks:
                 for task_id in bucket:
                     yield self.by_id[task_id]
 
-    def handed_back(self, name: str, held: Iterable[int]) -> tuple[int, ...]:
-        """Return those of the tasks that a member held which others can take now, or have taken; what it completed is not among them."""
-        tasks = [self.by_id[task_id] for task_id in held]
-        return tuple(task.id for task in tasks if task.status is TaskStatus.pending or task.owner not in (None, name))
-
     def find_path(self, start: int, goal: int) -> list[int]:
         """Return a path of dependents from one task down to another, empty when there is none."""
         came_from: dict[int, int] = {start: start}

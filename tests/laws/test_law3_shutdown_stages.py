@@ -74,12 +74,14 @@ async def test_the_slowest_decides_how_long_a_team_takes(autojump_clock: MockClo
 
 
 async def test_the_outcome_lists_what_was_handed_back(autojump_clock: MockClock) -> None:
-    """Tasks that others can take and the ids of unread mail are listed; a task that was completed while draining is not."""
+    """What the member owned when it ended, and its unread mail: with what it claimed after it was asked, without what it completed."""
 
     @tool(effect="writes", time_limited=False)
     async def finish(context: ToolContext) -> str:
-        """Complete the first task, and hang over the second one."""
+        """Complete the first task, claim a third one, and hang over it and the second one."""
         await team.tasks.complete(1, "done", by=context.agent)
+        third = await team.tasks.create("third")
+        await team.tasks.claim(third.id, context.agent)
         late.append((await team.send("ann", "you will not read this")).id)
         await trio.Event().wait()
         return ""
@@ -93,7 +95,7 @@ async def test_the_outcome_lists_what_was_handed_back(autojump_clock: MockClock)
             await team.tasks.claim(task.id, "ann")
         outcome = await team.shutdown("ann")
         assert outcome.state == "stopped_forced"
-        assert outcome.handed_back == (2,)
+        assert outcome.handed_back == (2, 3)
         assert outcome.steps == ()
         assert late[0] in outcome.unread_mail
         assert outcome.unread == len(outcome.unread_mail)

@@ -1,7 +1,8 @@
 """The approval of a plan: submitted, decided, and after a rejection revised or withdrawn.
 
 Laws: only an approval lets its owner write; a rejected plan is not the end, its owner revises it (the request counts revisions) or
-withdraws it; at the deadline the plan expires and the request's default decision counts.
+withdraws it; at the deadline whoever is next in the chain is asked; where nobody is left, the plan
+expires and the request's default decision counts.
 `Plan` itself lives in `protocols.plan` and is loaded on first use, so that the table does not cost an import of pydantic.
 """
 
@@ -34,6 +35,8 @@ class PlanEvent(StrEnum):
     revise = "revise"
     withdraw = "withdraw"
     expire = "expire"
+    hand_over = "hand_over"
+    """Who was asked did not decide, and the next in the chain is asked."""
 
 
 _S, _E = PlanState, PlanEvent
@@ -42,7 +45,13 @@ PLAN_APPROVAL: Final = Machine(
     "plan_approval",
     _S.submitted,
     {
-        _S.submitted: {_E.approve: _S.approved, _E.reject: _S.rejected, _E.withdraw: _S.withdrawn, _E.expire: _S.expired},
+        _S.submitted: {
+            _E.approve: _S.approved,
+            _E.reject: _S.rejected,
+            _E.withdraw: _S.withdrawn,
+            _E.expire: _S.expired,
+            _E.hand_over: _S.submitted,
+        },
         _S.rejected: {_E.revise: _S.submitted, _E.withdraw: _S.withdrawn},
     },
     final={_S.approved, _S.withdrawn, _S.expired},

@@ -24,6 +24,8 @@ class QuestionEvent(StrEnum):
     """Whoever was asked declines to answer."""
     withdraw = "withdraw"
     expire = "expire"
+    hand_over = "hand_over"
+    """Who was asked did not answer, and the next in the chain is asked."""
 
 
 _S, _E = QuestionState, QuestionEvent
@@ -31,6 +33,14 @@ _S, _E = QuestionState, QuestionEvent
 QUESTION: Final = Machine(
     "question",
     _S.asked,
-    {_S.asked: {_E.answer: _S.answered, _E.reject: _S.rejected, _E.withdraw: _S.withdrawn, _E.expire: _S.expired}},
+    {
+        _S.asked: {
+            _E.answer: _S.answered,
+            _E.reject: _S.rejected,
+            _E.withdraw: _S.withdrawn,
+            _E.expire: _S.expired,
+            _E.hand_over: _S.asked,
+        }
+    },
     final={_S.answered, _S.rejected, _S.withdrawn, _S.expired},
 )

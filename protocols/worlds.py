@@ -9,7 +9,7 @@ in their place and see the exploration find it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -17,8 +17,9 @@ from typing import Any, Final, NamedTuple
 from protocols.errors import ProtocolError
 from protocols.explore import Action, World
 from protocols.names import RequestId
-from protocols.plan_approval import PlanEvent
-from protocols.request import Decision, Request, RequestKind, advance, answer
+from protocols.permission import PermissionEvent, PermissionState
+from protocols.plan_approval import PlanEvent, PlanState
+from protocols.request import Decision, Request, RequestKind, Stage, Vote, advance, answer
 from protocols.shutdown import ShutdownEvent, ShutdownState
 from protocols.task_status import TASK_STATUS, TaskEvent, TaskStatus
 
@@ -43,6 +44,8 @@ class Kept(NamedTuple):
     revision: int
     decision: Decision | None
     earlier: tuple[Decision, ...]
+    stage: int
+    votes: tuple[Vote, ...]
 
 
 class RequestState(NamedTuple):
@@ -53,14 +56,16 @@ class RequestState(NamedTuple):
     asker_knows: str = ""
     unstored: Answer | None = None  # taken by the runtime, and not yet on disk
     accepted: frozenset[Answer] = frozenset()  # whose sender was told so
-    wrote: bool = False
+    granted: bool = False  # the asker's process knows that it may begin the one call; a crash forgets it
+    effects: int = 0
     running: bool = True  # the member that is asked to stop
     crashes: int = 0
 
 
 def may_write(request: Request) -> bool:
     """Tell whether the subject of a plan or a permission may write: by the decision that is stored, and by nothing else."""
-    return request.decision is not None and request.decision.approved and request.state == "approved"
+    may = PermissionState.used if request.kind is RequestKind.permission else PlanState.approved
+    return request.decision is not None and request.decision.approved and request.state == may
 
 
 def due_event(request: Request) -> StrEnum | None:
@@ -77,19 +82,35 @@ class RequestRules:
     due_event: Callable[[Request], StrEnum | None] = due_event
     may_write: Callable[[Request], bool] = may_write
     acknowledge_before_store: bool = False
+    effect_before_use: bool = False
 
 
 class RequestWorld(World[RequestState]):
-    """One request of one kind, from the question to its outcome."""
+    """One request of one kind, from the question to its outcome.
 
-    def __init__(self, kind: RequestKind, *, answerers: tuple[str, ...] = ("ann", "ben"), rules: RequestRules | None = None) -> None:
-        self._kind, self._answerers, self._rules = kind, answerers, rules or RequestRules()
-        self._subject = answerers[0] if kind is RequestKind.shutdown else ASKER
+    Args:
+        stages: the chain of those who are asked; one stage of two people, one of whom is enough, by default.
+        default_approved: what counts when nobody decides.
+    """
+
+    def __init__(
+        self,
+        kind: RequestKind,
+        *,
+        stages: tuple[Stage, ...] = (Stage(("ann", "ben")),),
+        default_approved: bool | None = None,
+        rules: RequestRules | None = None,
+        name: str = "",
+    ) -> None:
+        self._kind, self._stages, self._default, self._rules = kind, stages, default_approved, rules or RequestRules()
+        self._name = name or kind.value
+        self._people = tuple(dict.fromkeys(person for stage in stages for person in stage.answerers))
+        self._subject = stages[0].answerers[0] if kind is RequestKind.shutdown else ASKER
 
     @property
     def name(self) -> str:
-        """The kind of the request."""
-        return self._kind.value
+        """What reports call it: the kind of the request, unless it has a name of its own."""
+        return self._name
 
     def initial(self) -> RequestState:
         """Return the state before anything was asked."""
@@ -121,11 +142,11 @@ class RequestWorld(World[RequestState]):
             yield Action(ASKER, RUNTIME_NAME, "asks", fair=True), state._replace(stored=_kept(opened))
             return
         if state.crashes < MAX_CRASHES:
-            yield Action(ASKER, ASKER, "crashes"), state._replace(asker_up=False, asker_knows="", crashes=state.crashes + 1)
+            crashed = state._replace(asker_up=False, asker_knows="", granted=False, crashes=state.crashes + 1)
+            yield Action(ASKER, ASKER, "crashes"), crashed
         if request.is_closed and state.asker_knows != request.state:
             yield Action(RUNTIME_NAME, ASKER, f"it is {request.state}", fair=True), state._replace(asker_knows=str(request.state))
-        if self._kind in _WRITERS and not state.wrote and self._rules.may_write(request):
-            yield Action(ASKER, RUNTIME_NAME, "writes"), state._replace(wrote=True)
+        yield from self._writes(state, request)
         for event in _ASKERS_EVENTS[self._kind]:
             if str(event) == PlanEvent.revise.value and request.revision >= MAX_REVISIONS:
                 continue
@@ -133,11 +154,29 @@ class RequestWorld(World[RequestState]):
             if after is not None:
                 yield Action(ASKER, RUNTIME_NAME, event.value), state._replace(stored=_kept(after))
 
+    def _writes(self, state: RequestState, request: Request) -> Iterator[tuple[Action, RequestState]]:
+        """Let the asker write under its plan, or begin the one call that was allowed and run it."""
+        if self._kind is RequestKind.plan_approval and not state.effects and self._rules.may_write(request):
+            yield Action(ASKER, RUNTIME_NAME, "writes"), state._replace(effects=1)
+        if self._kind is not RequestKind.permission:
+            return
+        effect = Action(ASKER, RUNTIME_NAME, "runs the tool", fair=True)
+        if state.granted and self._rules.may_write(request):
+            yield effect, state._replace(granted=False, effects=state.effects + 1)
+        if self._rules.effect_before_use and request.state == PermissionState.approved and state.effects < MAX_CRASHES:
+            yield effect, state._replace(effects=state.effects + 1)
+        used = self._advanced(request, PermissionEvent.use)
+        if used is not None:
+            yield Action(ASKER, RUNTIME_NAME, "begins the call", fair=True), state._replace(stored=_kept(used), granted=True)
+
     def _of_runtime(self, state: RequestState, request: Request) -> Iterator[tuple[Action, RequestState]]:
         event = self._rules.due_event(request)
         after = None if event is None else self._advanced(request, event)
         if after is not None:
             yield Action(RUNTIME_NAME, RUNTIME_NAME, "the deadline passes", fair=True), state._replace(stored=_kept(after))
+        gone = None if request.hand_over_event is None else self._advanced(request, request.hand_over_event)
+        if gone is not None:
+            yield Action(RUNTIME_NAME, RUNTIME_NAME, "asks the next: those who were asked are gone"), state._replace(stored=_kept(gone))
         if state.unstored is not None:
             if state.crashes < MAX_CRASHES:
                 yield Action(RUNTIME_NAME, RUNTIME_NAME, "crashes"), state._replace(unstored=None, crashes=state.crashes + 1)
@@ -152,7 +191,7 @@ class RequestWorld(World[RequestState]):
     def _answers(self, request: Request) -> Iterator[Answer]:
         """Yield every answer that may be on its way by now."""
         for revision in range(1, request.revision + 1):
-            for name in self._answerers:
+            for name in self._people:
                 yield Answer(name, True, revision)
                 yield Answer(name, False, revision)
             yield Answer(STRANGER, True, revision)
@@ -178,21 +217,32 @@ class RequestWorld(World[RequestState]):
         if request is None:
             return
         for decision in (*request.earlier, request.decision):
-            if decision is not None and decision.outcome in _ANSWERED and decision.by not in self._answerers:
-                yield "nobody but the named approver decides"
+            if decision is not None and decision.outcome in _ANSWERED:
+                asked = self._stages[request.stage : request.stage + 1] if decision is request.decision else self._stages
+                yield from self._wrongly_decided(decision, asked)
         for given in state.accepted:
-            decision = _decision_on(request, given.revision)
-            if state.unstored != given and (decision is None or (decision.by, decision.approved) != (given.by, given.approved)):
+            if state.unstored != given and not _is_stored(request, given):
                 yield "an answer that was accepted is stored"
+        if state.effects > 1 and self._kind is RequestKind.permission:
+            yield "what was allowed once happens once"
         if state.asker_knows and state.asker_knows != request.state:
             yield "both sides record the same outcome"
         if self._kind is RequestKind.shutdown and request.state in _STOPPED and state.running:
             yield "a member that is recorded as stopped does not run"
 
+    def _wrongly_decided(self, decision: Decision, asked: Iterable[Stage]) -> Iterator[str]:
+        cast = {(vote.stage, vote.by) for vote in decision.votes if vote.approved == decision.approved}
+        for stage in asked:
+            said = {by for at, by in cast if self._stages[at] == stage}
+            needed = stage.quorum if decision.approved else len(stage.answerers) - stage.quorum + 1
+            if decision.by in stage.answerers and (stage.quorum == 1 or (len(said) >= needed and said <= set(stage.answerers))):
+                return
+        yield "nobody but the named approver decides"
+
     def wrong_step(self, before: RequestState, after: RequestState) -> Iterator[str]:
         """Yield what must not happen: a decision that changes, an end that is left, a write that nobody approved."""
         old, new = self._request(before), self._request(after)
-        if after.wrote and not before.wrote and (old is None or old.decision is None or not old.decision.approved):
+        if after.effects > before.effects and (old is None or old.decision is None or not old.decision.approved):
             yield "no write before an approval is recorded"
         if old is None or new is None:
             return
@@ -205,26 +255,22 @@ class RequestWorld(World[RequestState]):
 
     def _new(self) -> Request:
         return Request(
-            id=RequestId("r1"), kind=self._kind, asker=ASKER, answerers=self._answerers, subject=self._subject, opened_at=0.0, deadline=1.0
+            id=RequestId("r1"),
+            kind=self._kind,
+            asker=ASKER,
+            answerers=(),
+            subject=self._subject,
+            opened_at=0.0,
+            deadline=1.0,
+            default_approved=self._default,
+            stages=self._stages,
         )
 
     def _request(self, state: RequestState) -> Request | None:
         kept = state.stored
         if kept is None:
             return None
-        return Request(
-            id=RequestId("r1"),
-            kind=self._kind,
-            asker=ASKER,
-            answerers=self._answerers,
-            subject=self._subject,
-            opened_at=0.0,
-            deadline=1.0,
-            state=kept.state,
-            revision=kept.revision,
-            decision=kept.decision,
-            earlier=kept.earlier,
-        )
+        return replace(self._new(), **kept._asdict())
 
     def _advanced(self, request: Request, event: StrEnum) -> Request | None:
         try:
@@ -245,13 +291,11 @@ class RequestWorld(World[RequestState]):
         return state._replace(unstored=None, stored=_kept(after), accepted=state.accepted | {given})
 
 
-_WRITERS: Final = frozenset({RequestKind.plan_approval, RequestKind.permission})
 _ANSWERED: Final = frozenset({"approved", "rejected", "answered"})
 _STOPPED: Final = frozenset({ShutdownState.stopped, ShutdownState.stopped_forced})
 
 
 def _askers_events() -> Mapping[RequestKind, tuple[StrEnum, ...]]:
-    from protocols.permission import PermissionEvent
     from protocols.question import QuestionEvent
 
     return MappingProxyType(
@@ -268,7 +312,7 @@ _ASKERS_EVENTS: Final = _askers_events()
 
 
 def _kept(request: Request) -> Kept:
-    return Kept(str(request.state), request.revision, request.decision, request.earlier)
+    return Kept(str(request.state), request.revision, request.decision, request.earlier, request.stage, request.votes)
 
 
 def _decisions(request: Request) -> Iterable[tuple[int, Decision]]:
@@ -278,6 +322,16 @@ def _decisions(request: Request) -> Iterable[tuple[int, Decision]]:
 
 def _decision_on(request: Request, revision: int) -> Decision | None:
     return dict(_decisions(request)).get(revision)
+
+
+def _is_stored(request: Request, given: Answer) -> bool:
+    """Tell whether an answer is the decision on its revision, or one of the votes on it."""
+    decision = _decision_on(request, given.revision)
+    votes = decision.votes if decision is not None else request.votes if given.revision == request.revision else ()
+    said = {(vote.by, vote.approved) for vote in votes}
+    if decision is not None:
+        said.add((decision.by, decision.approved))
+    return (given.by, given.approved) in said
 
 
 __all__ = [
@@ -392,11 +446,18 @@ def _others(holds: frozenset[tuple[str, int]], name: str) -> frozenset[tuple[str
     return frozenset(held for held in holds if held[0] != name)
 
 
-def _request_world(kind: RequestKind) -> Callable[[], World[Any]]:
-    return lambda: RequestWorld(kind)
+_QUORUM: Final = (Stage(("ann", "ben", "cem"), quorum=2),)
+_CHAIN: Final = (Stage(("ann",)), Stage(("ben", "cem"), quorum=2), Stage(("dan",)))
 
 
-WORLDS: Final[Mapping[str, Callable[[], World[Any]]]] = MappingProxyType(
-    {**{kind.value: _request_world(kind) for kind in RequestKind}, "claim": ClaimWorld}
-)
-"""Every world, by name: one for each kind of request, and the claim of a task."""
+def _worlds() -> Iterator[World[Any]]:
+    for kind in RequestKind:
+        yield RequestWorld(kind)
+    yield RequestWorld(RequestKind.permission, stages=_QUORUM, name="permission-quorum")
+    yield RequestWorld(RequestKind.plan_approval, stages=_CHAIN[::2], name="plan_approval-chain")
+    yield RequestWorld(RequestKind.permission, stages=_CHAIN, default_approved=True, name="permission-chain")
+    yield ClaimWorld()
+
+
+WORLDS: Final[Mapping[str, World[Any]]] = MappingProxyType({world.name: world for world in _worlds()})
+"""Every world, by name: one for each kind of request, some with a quorum or a chain, and the claim of a task."""

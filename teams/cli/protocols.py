@@ -59,7 +59,7 @@ def _draw(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace) -> int:
     began = perf_counter()
-    reports: list[Report[Any]] = [explore(make()) for make in WORLDS.values()]
+    reports: list[Report[Any]] = [explore(world) for world in WORLDS.values()]
     seconds = perf_counter() - began
     if args.json:
         print_json(_facts(reports, seconds))

@@ -25,6 +25,7 @@ async def test_ours_keeps_the_most_and_what_is_structured_whole() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.limit(120)
 async def test_ours_costs_the_least() -> None:
     """Replaying the recorded sessions costs the least under ours, at each price of a cached token, and most of the user's words stay."""
     for rows in (await measure_cost(windows=(32_000,))).values():

@@ -71,6 +71,7 @@ EXPECTED = {
         submitted reject rejected
         submitted withdraw withdrawn
         submitted expire expired
+        submitted hand_over submitted
         rejected revise submitted
         rejected withdraw withdrawn
     """,
@@ -91,12 +92,17 @@ EXPECTED = {
         asked reject rejected
         asked withdraw withdrawn
         asked expire expired
+        asked allow approved
+        asked hand_over asked
+        approved use used
+        approved withdraw withdrawn
     """,
     "question": """
         asked answer answered
         asked reject rejected
         asked withdraw withdrawn
         asked expire expired
+        asked hand_over asked
     """,
 }
 FINAL = {
@@ -104,7 +110,7 @@ FINAL = {
     "shutdown": "stopped rejected stopped_forced",
     "plan_approval": "approved withdrawn expired",
     "task_status": "completed cancelled",
-    "permission": "approved rejected withdrawn expired",
+    "permission": "used rejected withdrawn expired",
     "question": "answered rejected withdrawn expired",
 }
 INITIAL = {

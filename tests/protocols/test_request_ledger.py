@@ -47,10 +47,11 @@ def newest(puts: list[Request]) -> list[Request]:
 
 def is_final(request: Request) -> bool:
     """Tell by hand what is over."""
-    return request.state in {"stopped", "stopped_forced", "withdrawn", "answered"} or (
+    return request.state in {"stopped", "stopped_forced", "withdrawn", "answered", "used"} or (
         request.state in {"approved", "rejected", "expired"}
         and not (request.kind is RequestKind.shutdown and request.state != "rejected")
         and not (request.kind is RequestKind.plan_approval and request.state == "rejected")
+        and not (request.kind is RequestKind.permission and request.state == "approved")
     )
 
 
@@ -87,7 +88,12 @@ def test_due_is_what_a_list_would_say(puts: list[Request], now: float) -> None:
     """Due are the open requests whose deadline came and means something in their state; the next deadline is the earliest of those."""
     ledger = filled(puts)
     meaningful = [
-        request for request in newest(puts) if not is_final(request) and request.deadline is not None and request.state != "cancelling"
+        request
+        for request in newest(puts)
+        if not is_final(request)
+        and request.deadline is not None
+        and request.state != "cancelling"
+        and (request.kind, request.state) != (RequestKind.permission, "approved")
     ]
     deadlines = [request.deadline for request in meaningful if request.deadline is not None]
     assert ledger.next_deadline() == min(deadlines, default=None)

@@ -23,6 +23,7 @@ from protocols import (
     advance,
     answer,
 )
+from protocols.request import Stage
 
 
 def request(kind: RequestKind = RequestKind.plan_approval, **more: Any) -> Request:
@@ -149,7 +150,7 @@ def test_deadline_event_is_always_legal() -> None:
     silent = {
         RequestKind.shutdown: {"cancelling"},  # the process group was killed: only its exit is left
         RequestKind.plan_approval: set[str](),
-        RequestKind.permission: set[str](),
+        RequestKind.permission: {"approved"},  # only the member's own runtime begins the call, or ends
         RequestKind.question: set[str](),
     }
     for kind in RequestKind:
@@ -277,3 +278,71 @@ class RequestLife(RuleBasedStateMachine):
 
 TestRequestLife = RequestLife.TestCase
 TestRequestLife.settings = settings(max_examples=120, stateful_step_count=25, deadline=None)
+
+
+CHAIN = (Stage(("lead",)), Stage(("kim", "bo", "cy"), quorum=2))
+
+
+def test_two_of_three_decide() -> None:
+    """One vote leaves a request open, the second decides with all votes kept; a voter cannot say something else, a repeat is nothing."""
+    asked = Request(
+        id=RequestId("r1"), kind=RequestKind.permission, asker="ann", answerers=(), subject="c1", opened_at=1.0, stages=CHAIN[1:]
+    )
+    one = answer(asked, approved=True, by="kim", at=2.0, feedback="go")
+    assert one is not None
+    assert (one.is_undecided, one.state) == (True, "asked")
+    assert answer(one, approved=True, by="kim", at=3.0, feedback="go") is None
+    with pytest.raises(AlreadyDecided, match="cannot reject request 'r1': it was approved by 'kim'"):
+        answer(one, approved=False, by="kim", at=3.0)
+    mixed = answer(one, approved=False, by="bo", at=3.0)
+    assert mixed is not None
+    assert mixed.is_undecided
+    yes, no = (answer(mixed, approved=approved, by="cy", at=4.0) for approved in (True, False))
+    assert yes is not None
+    assert no is not None
+    assert (yes.state, no.state) == ("approved", "rejected")
+    assert yes.decision is not None
+    assert [(vote.by, vote.approved) for vote in yes.decision.votes] == [("kim", True), ("bo", False), ("cy", True)]
+    assert answer(yes, approved=True, by="kim", at=5.0, feedback="go") is None
+    with pytest.raises(AlreadyDecided):
+        answer(yes, approved=False, by="kim", at=5.0)
+    assert Request.from_json(json.loads(json.dumps(yes.to_json()))) == yes
+
+
+def test_who_does_not_decide_hands_over_to_the_next() -> None:
+    """At a deadline the next stage is asked, and only it may answer; the last one's silence is the default; a revision begins anew."""
+    asked = Request(
+        id=RequestId("r1"), kind=RequestKind.plan_approval, asker="ann", answerers=(), subject="ann", opened_at=1.0, stages=CHAIN
+    )
+    assert (asked.answerers, asked.deadline_event) == (("lead",), "hand_over")
+    with pytest.raises(NotTheAnswerer):
+        answer(asked, approved=True, by="kim", at=2.0)
+    later = advance(asked, "hand_over", at=2.0, deadline=9.0)
+    assert (later.answerers, later.quorum, later.deadline, later.deadline_event) == (("kim", "bo", "cy"), 2, 9.0, "expire")
+    with pytest.raises(NotTheAnswerer):
+        answer(later, approved=True, by="lead", at=3.0)
+    with pytest.raises(IllegalTransition, match="legal now: approve, expire"):
+        advance(later, "hand_over", at=3.0)
+    for name in ("kim", "bo"):
+        later = answer(later, approved=False, by=name, at=4.0, feedback="no") or later
+    assert later.state == "rejected"
+    assert advance(later, "revise", at=5.0, body={}).answerers == ("lead",)
+
+
+def test_a_permission_that_nobody_decides_counts_as_its_default() -> None:
+    """Where the default is yes the deadline allows, which is no approval of anybody; what is allowed is used once."""
+    asked = request(RequestKind.permission, default_approved=True)
+    assert asked.deadline_event == "allow"
+    allowed = advance(asked, "allow", at=2.0)
+    assert allowed.decision == Decision(True, "(runtime)", 2.0, "", "expired")
+    used = advance(allowed, "use", at=3.0)
+    assert (used.is_closed, used.decision) == (True, allowed.decision)
+    with pytest.raises(IllegalTransition):
+        advance(used, "use", at=4.0)
+
+
+@pytest.mark.parametrize("quorum", [0, 4])
+def test_a_quorum_that_cannot_be_is_refused(quorum: int) -> None:
+    """Nobody can be asked for more answers than there are people, or for none."""
+    with pytest.raises(ValueError, match="of 3 approvers cannot decide"):
+        request(stages=(Stage(("kim", "bo", "cy"), quorum),))

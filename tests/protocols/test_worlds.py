@@ -10,7 +10,7 @@ import pytest
 from protocols.errors import IllegalTransition, ProtocolError
 from protocols.explore import explore
 from protocols.plan_approval import PlanState
-from protocols.request import Decision, Request, RequestKind, advance, answer
+from protocols.request import Decision, Request, RequestKind, Stage, advance, answer
 from protocols.shutdown import ShutdownEvent, ShutdownState
 from protocols.worlds import WORLDS, ClaimRules, ClaimWorld, RequestRules, RequestWorld, may_write
 
@@ -18,13 +18,14 @@ NEVER_CHANGES = "a decided request never changes"
 ONLY_APPROVERS = "nobody but the named approver decides"
 NO_WRITE = "no write before an approval is recorded"
 ENDS = "when deadlines pass an outcome comes"
+ONCE = "what was allowed once happens once"
 STORED = "an answer that was accepted is stored"
 
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_the_real_tables_keep_every_promise(name: str) -> None:
     """No state that a protocol can reach breaks a promise, and every one of them ends."""
-    report = explore(WORLDS[name]())
+    report = explore(WORLDS[name])
     assert [str(violation) for violation in report.violations] == []
     assert report.states > 100
     assert report.outcomes > 10
@@ -42,8 +43,8 @@ def overwriting(request: Request, **given: Any) -> Request | None:
 
 def from_anybody(request: Request, **given: Any) -> Request | None:
     """Answer without looking at who does."""
-    decided = answer(replace(request, answerers=(*request.answerers, str(given["by"]))), **given)
-    return None if decided is None else replace(decided, answerers=request.answerers)
+    decided = answer(replace(request, answerers=(*request.answerers, str(given["by"])), stages=()), **given)
+    return None if decided is None else replace(decided, stages=request.stages)
 
 
 def of_any_revision(request: Request, **given: Any) -> Request | None:
@@ -98,6 +99,33 @@ def approving_by_default(request: Request, event: str, **given: Any) -> Request:
     return after
 
 
+def by_one_alone(request: Request, **given: Any) -> Request | None:
+    """Let the first vote decide, whatever the quorum."""
+    decided = answer(replace(request, stages=(), quorum=1), **given)
+    return None if decided is None else replace(decided, stages=request.stages)
+
+
+def of_all_stages(request: Request, **given: Any) -> Request | None:
+    """Let everybody in the chain answer, also those who are asked later."""
+    everybody = tuple(dict.fromkeys(name for stage in request.stages for name in stage.answerers))
+    decided = answer(replace(request, stages=(), answerers=everybody, quorum=1), **given)
+    return None if decided is None else replace(decided, stages=request.stages)
+
+
+def deciding_nothing(request: Request, event: str, **given: Any) -> Request:
+    """Hand over to nobody, for ever."""
+    if event == "expire":
+        return request
+    return advance(request, event, **given)
+
+
+def using_again(request: Request, event: str, **given: Any) -> Request:
+    """Begin a call that has begun."""
+    if event == "use" and request.state == "used":
+        return request
+    return advance(request, event, **given)
+
+
 PLAN, SHUTDOWN, PERMISSION, QUESTION = RequestKind.plan_approval, RequestKind.shutdown, RequestKind.permission, RequestKind.question
 
 MUTANTS: list[tuple[str, RequestKind, RequestRules, str]] = [
@@ -118,6 +146,9 @@ MUTANTS: list[tuple[str, RequestKind, RequestRules, str]] = [
     ("stopped is recorded too soon", SHUTDOWN, RequestRules(advance=stopped_too_soon), "a member that is recorded as stopped does not run"),
     ("the exit of a killed member is lost", SHUTDOWN, RequestRules(advance=never_exits), "from every state an outcome can be reached"),
     ("silence counts as an approval by the runtime", PERMISSION, RequestRules(advance=approving_by_default), ONLY_APPROVERS),
+    ("the call begins before its use is stored", PERMISSION, RequestRules(effect_before_use=True), ONCE),
+    ("a call that has begun begins again", PERMISSION, RequestRules(advance=using_again), ONCE),
+    ("a deadline without a successor means nothing", PERMISSION, RequestRules(advance=deciding_nothing), ENDS),
 ]
 
 
@@ -128,6 +159,20 @@ def test_a_broken_rule_is_found(kind: RequestKind, rules: RequestRules, promise:
     assert promise in found
     assert found[promise].path
     assert found[promise].mermaid().startswith("sequenceDiagram\n    asker->>runtime: asks")
+
+
+@pytest.mark.parametrize(
+    ("stage", "rules"),
+    [
+        (Stage(("ann", "ben"), quorum=2), RequestRules(answer=by_one_alone)),
+        (Stage(("ann",)), RequestRules(answer=of_all_stages)),
+    ],
+    ids=["one of two decides", "the last of the chain decides first"],
+)
+def test_a_broken_quorum_or_chain_is_found(stage: Stage, rules: RequestRules) -> None:
+    """A vote that decides alone, and an answer of somebody whose turn has not come, break the promise of the named approver."""
+    world = RequestWorld(PERMISSION, stages=(stage, Stage(("dan",))), rules=rules)
+    assert ONLY_APPROVERS in {violation.promise for violation in explore(world).violations}
 
 
 @pytest.mark.parametrize(

@@ -354,4 +354,6 @@ def _decision_json(decision: Decision) -> dict[str, Any]:
 
 
 def _decision_from(data: Mapping[str, Any]) -> Decision:
-    return Decision(**{**data, "votes": tuple(Vote(*vote) for vote in data.get("votes", ()))})
+    values: dict[str, Any] = dict(data)
+    values["votes"] = tuple(Vote(*vote) for vote in values.get("votes", ()))
+    return Decision(**values)

@@ -147,8 +147,11 @@ def _prepare(directory: Path | None) -> Path:
     root = Path(tempfile.mkdtemp(prefix="teams-demo-")) if directory is None else directory
     if (root / ".team").exists():
         raise UsageError(f"cannot run the bug-fix team in {str(root)!r}: a team worked there already; choose a new directory")
-    if not (root / "project").exists():
-        materialize(root / "project")
+    project = root / "project"
+    if not project.exists():
+        materialize(project)
+    elif not (project / ".git").exists():
+        raise UsageError(f"cannot run the bug-fix team over {str(project)!r}: it is no git repository; choose a new directory")
     return root.resolve()
 
 

@@ -18,7 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="whose context")
     parser.add_argument("text", metavar="TEXT", help="an id such as r0123456789ab, a message number such as m17, or exact words")
     parser.add_argument("--lines", metavar="A-B", default="", help="show only these lines of what an id names")
-    parser.add_argument("--limit", metavar="N", type=int, default=20, help="show at most so many places (default: 20)")
+    parser.add_argument("--limit", metavar="N", type=_places, default=20, help="show at most so many places (default: 20)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,3 +64,9 @@ def _print_places(search: Search, args: argparse.Namespace) -> int:
     if search.more:
         print(f"and {plural(search.more, 'more place')}; --limit shows more")
     return OK
+
+
+def _places(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of places; give 1 or more")
+    return int(text)

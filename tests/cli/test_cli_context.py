@@ -49,6 +49,9 @@ def test_recall_finds_words_ids_and_lines(team: Path, run: Run) -> None:
     assert out.rstrip("\n") == whole[0]
     code, out, _ = run("recall", team, "ann", "m1", "--json")
     assert json.loads(out)["message"] == 1
+    code, out, err = run("recall", team, "ann", "message", "--limit", "0")
+    assert (code, out) == (2, "")
+    assert "give 1 or more" in err
     code, out, err = run("recall", team, "ann", "surely nobody said this")
     assert (code, out) == (1, "")
     assert "nothing in the" in err

@@ -90,3 +90,11 @@ async def test_directory_of_an_earlier_team_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a team worked there already"):
         await run(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [".team"]
+
+
+async def test_a_project_that_is_no_repository_is_refused(tmp_path: Path) -> None:
+    """A folder of that name that git does not know is refused before any agent runs, and left as it is."""
+    (tmp_path / "project").mkdir()
+    with pytest.raises(UsageError, match="it is no git repository"):
+        await run(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["project"]

@@ -9,6 +9,7 @@ from importlib import import_module
 TYPE_CHECKING = False  # not from typing, whose import costs more than this whole package may
 
 if TYPE_CHECKING:
+    from protocols.contract import Reach, Rule, RuleAction
     from protocols.diagrams import ALL_MACHINES, mermaid
     from protocols.envelope import escape_attribute, escape_text, render_envelope
     from protocols.errors import AlreadyDecided, IllegalTransition, NotTheAnswerer, ProtocolError, UnknownRequest
@@ -37,8 +38,9 @@ if TYPE_CHECKING:
     from protocols.permission import PERMISSION, PermissionEvent, PermissionState
     from protocols.plan import Plan
     from protocols.plan_approval import PLAN_APPROVAL, PlanEvent, PlanState
+    from protocols.plan_step import PLAN_STEP, StepEvent, StepStatus
     from protocols.question import QUESTION, QuestionEvent, QuestionState
-    from protocols.request import MACHINES, Decision, Request, RequestKind, advance, answer
+    from protocols.request import MACHINES, Decision, Request, RequestKind, Stage, Vote, advance, answer
     from protocols.requests import KEEP_CLOSED, RequestLedger
     from protocols.shutdown import SHUTDOWN, ShutdownEvent, ShutdownState
     from protocols.task_status import SETTLED, TASK_STATUS, BlockerPolicy, TaskEvent, TaskStatus
@@ -107,6 +109,14 @@ _HOMES = {
     "TASK_STATUS": "task_status",
     "TaskEvent": "task_status",
     "TaskStatus": "task_status",
+    "PLAN_STEP": "plan_step",
+    "StepEvent": "plan_step",
+    "StepStatus": "plan_step",
+    "Reach": "contract",
+    "Rule": "contract",
+    "RuleAction": "contract",
+    "Stage": "request",
+    "Vote": "request",
 }
 
 __all__ = [
@@ -132,6 +142,7 @@ __all__ = [
     "Notice",
     "PERMISSION",
     "PLAN_APPROVAL",
+    "PLAN_STEP",
     "PermissionEvent",
     "PermissionRequest",
     "PermissionResponse",
@@ -149,22 +160,29 @@ __all__ = [
     "RESTING",
     "RUNTIME",
     "RUNTIME_KINDS",
+    "Reach",
     "Request",
     "RequestId",
     "RequestKind",
     "RequestLedger",
+    "Rule",
+    "RuleAction",
     "SETTLED",
     "SHUTDOWN",
     "ShutdownEvent",
     "ShutdownRequest",
     "ShutdownResponse",
     "ShutdownState",
+    "Stage",
+    "StepEvent",
+    "StepStatus",
     "TASK_STATUS",
     "TaskAssignment",
     "TaskEvent",
     "TaskStatus",
     "UnknownMessage",
     "UnknownRequest",
+    "Vote",
     "advance",
     "answer",
     "escape_attribute",

@@ -13,12 +13,13 @@ from protocols.lifecycle import LIFECYCLE
 from protocols.machine import Machine
 from protocols.permission import PERMISSION
 from protocols.plan_approval import PLAN_APPROVAL
+from protocols.plan_step import PLAN_STEP
 from protocols.question import QUESTION
 from protocols.shutdown import SHUTDOWN
 from protocols.task_status import TASK_STATUS
 
 ALL_MACHINES: Final[Mapping[str, Machine[Any, Any]]] = MappingProxyType(
-    {machine.name: machine for machine in (LIFECYCLE, SHUTDOWN, PLAN_APPROVAL, PERMISSION, QUESTION, TASK_STATUS)}
+    {machine.name: machine for machine in (LIFECYCLE, SHUTDOWN, PLAN_APPROVAL, PLAN_STEP, PERMISSION, QUESTION, TASK_STATUS)}
 )
 
 _BLOCK: Final = re.compile(r"(?P<begin><!-- machine: (?P<name>\S+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)

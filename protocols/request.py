@@ -123,7 +123,7 @@ class Request:
     when it passes, `deadline_event` is due. `default_approved` is what an expired request counts as; None counts as not approved.
     An empty `state` becomes the initial one. `earlier` holds the decisions on the revisions before this one, the first one first.
     `answerers` and `quorum` are those of the present stage; `stages` is the whole chain, empty where there is no other stage, and `stage`
-    the place in it, from 0. `votes` are the answers so far where one alone does not decide.
+    the place in it, from 0. `votes` are the answers so far where one alone does not decide. `body_before` is what the revision before held.
     """
 
     id: RequestId
@@ -143,6 +143,7 @@ class Request:
     stages: tuple[Stage, ...] = ()
     stage: int = 0
     votes: tuple[Vote, ...] = ()
+    body_before: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         machine = MACHINES[self.kind]
@@ -319,7 +320,8 @@ def advance(
     )
     if state == rules.machine.initial and request.decision is not None:
         earlier = (*request.earlier, request.decision)
-        return replace(changed, revision=request.revision + 1, opened_at=at, decision=None, earlier=earlier, stage=0, votes=())
+        fresh = replace(changed, revision=request.revision + 1, opened_at=at, decision=None, earlier=earlier, stage=0, votes=())
+        return replace(fresh, body_before=None if body is None else request.body)
     if request.decision is None:
         is_default = event == request.deadline_event
         outcome = _EXPIRED if event == rules.on_default else str(state)

@@ -6,7 +6,7 @@ The ledger is the one mutable value of this package; `copy` is cheap, because wh
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from protocols.errors import UnknownRequest
@@ -24,7 +24,7 @@ _AFTER_EVERY_ID: Final = "\U0010ffff"
 class RequestLedger:
     """All requests by id."""
 
-    __slots__ = ("_closed", "_deadlines", "_keep_closed", "_open")
+    __slots__ = ("_closed", "_deadlines", "_keep_closed", "_of_answerer", "_of_asker", "_open")
 
     def __init__(self, *, keep_closed: int = KEEP_CLOSED) -> None:
         if keep_closed < 0:
@@ -33,10 +33,14 @@ class RequestLedger:
         self._open: dict[str, Request] = {}
         self._closed: dict[str, Request] = {}
         self._deadlines: list[tuple[float, str]] = []  # of open requests whose deadline means something, sorted
+        self._of_asker: dict[str, dict[str, None]] = {}  # the open ones
+        self._of_answerer: dict[str, dict[str, None]] = {}  # those that wait for an answer
 
     def put(self, request: Request) -> None:
         """Add a request, or replace the one of the same id."""
-        self._forget_deadline(self._open.get(request.id))
+        before = self._open.get(request.id)
+        if before is not None:
+            self._forget(before)
         if request.is_closed:
             self._open.pop(request.id, None)
             self._closed[request.id] = request
@@ -45,6 +49,10 @@ class RequestLedger:
             return
         self._closed.pop(request.id, None)
         self._open[request.id] = request
+        self._of_asker.setdefault(request.asker, {})[request.id] = None
+        if request.decision is None:
+            for name in request.answerers:
+                self._of_answerer.setdefault(name, {})[request.id] = None
         if request.deadline is not None and request.deadline_event is not None:
             insort(self._deadlines, (request.deadline, request.id))
 
@@ -69,7 +77,7 @@ class RequestLedger:
         """
         found = [
             request
-            for request in self._open.values()
+            for request in self._candidates(asker, answerer)
             if (kind is None or request.kind == kind)
             and (asker is None or request.asker == asker)
             and (subject is None or request.subject == subject)
@@ -77,6 +85,17 @@ class RequestLedger:
         ]
         found.sort(key=_opened_at)
         return tuple(found)
+
+    def _candidates(self, asker: str | None, answerer: str | None) -> Iterable[Request]:
+        """Return the open requests among which those are that match; who asks for a member's does not look at all."""
+        if asker is None and answerer is None:
+            return self._open.values()
+        ids = self._of_asker.get(asker, {}) if asker is not None else self._of_answerer.get(answerer or "", {})
+        return (self._open[request_id] for request_id in ids)
+
+    def closed(self) -> Iterable[Request]:
+        """Iterate over the closed requests that are remembered, the newest first."""
+        return reversed(self._closed.values())
 
     def next_deadline(self) -> float | None:
         """Return the earliest deadline of an open request, None when nothing is ever due."""
@@ -91,6 +110,8 @@ class RequestLedger:
         """Return an independent ledger with the same requests."""
         twin = RequestLedger(keep_closed=self._keep_closed)
         twin._open, twin._closed, twin._deadlines = self._open.copy(), self._closed.copy(), self._deadlines.copy()
+        twin._of_asker = {name: ids.copy() for name, ids in self._of_asker.items()}
+        twin._of_answerer = {name: ids.copy() for name, ids in self._of_answerer.items()}
         return twin
 
     def to_json(self) -> dict[str, Any]:
@@ -118,9 +139,21 @@ class RequestLedger:
     def __repr__(self) -> str:
         return f"<RequestLedger: {len(self._open)} open, {len(self._closed)} closed kept>"
 
-    def _forget_deadline(self, request: Request | None) -> None:
-        if request is not None and request.deadline is not None and request.deadline_event is not None:
+    def _forget(self, request: Request) -> None:
+        """Take an open request out of what leads to it."""
+        if request.deadline is not None and request.deadline_event is not None:
             del self._deadlines[bisect_left(self._deadlines, (request.deadline, request.id))]
+        _drop(self._of_asker, request.asker, request.id)
+        for name in request.answerers:
+            _drop(self._of_answerer, name, request.id)
+
+
+def _drop(index: dict[str, dict[str, None]], name: str, request_id: str) -> None:
+    ids = index.get(name)
+    if ids is not None:
+        ids.pop(request_id, None)
+        if not ids:
+            del index[name]
 
 
 def _opened_at(request: Request) -> float:

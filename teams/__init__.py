@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from teams.approvals import PlanRequest, TeamProtocols
+    from teams.approvals import PermissionRequest, PlanRequest, QuestionRequest, TeamProtocols
+    from teams.approvers import Approver, at_terminal, rule_list
     from teams.bus import MessageBus, Receipt
     from teams.client import TeamClient, connect_team
     from teams.errors import TeamError
@@ -29,12 +30,22 @@ if TYPE_CHECKING:
     from teams.models.gateway import Gateway, GatewayOptions
     from teams.models.scripted import ScriptedModel
     from teams.opening import open_team
-    from teams.options import AgentOptions, BusOptions, MemberOptions, PlanOptions, ShutdownOptions, TaskOptions, TeamOptions
+    from teams.options import (
+        AgentOptions,
+        BusOptions,
+        MemberOptions,
+        PermissionOptions,
+        PlanOptions,
+        QuestionOptions,
+        ShutdownOptions,
+        TaskOptions,
+        TeamOptions,
+    )
     from teams.state.tasks import Task
     from teams.task_graph import TaskGraph
     from teams.tasks import TaskManager
     from teams.team import Quiescence, Team, Teammate
-    from teams.tools.base import Tool, ToolContext, ToolError, tool
+    from teams.tools.base import Tool, ToolContext, ToolError, Touches, tool
     from teams.tools.defaults import make_default_dispatcher
     from teams.tools.dispatcher import ToolDispatcher
 
@@ -44,6 +55,7 @@ __all__ = [
     "AgentOptions",
     "AgentResponse",
     "AnthropicModel",
+    "Approver",
     "BusOptions",
     "ContextCompacted",
     "Event",
@@ -59,8 +71,12 @@ __all__ = [
     "ModelCalled",
     "ModelReply",
     "ModelRequest",
+    "PermissionOptions",
+    "PermissionRequest",
     "PlanOptions",
     "PlanRequest",
+    "QuestionOptions",
+    "QuestionRequest",
     "Quiescence",
     "Receipt",
     "RequestChanged",
@@ -87,16 +103,20 @@ __all__ = [
     "ToolEnded",
     "ToolError",
     "ToolStarted",
+    "Touches",
     "Usage",
+    "at_terminal",
     "chat",
     "connect_team",
     "make_default_dispatcher",
     "open_team",
+    "rule_list",
     "tool",
 ]
 
 _HOMES = {
-    **dict.fromkeys(("PlanRequest", "TeamProtocols"), "approvals"),
+    **dict.fromkeys(("PermissionRequest", "PlanRequest", "QuestionRequest", "TeamProtocols"), "approvals"),
+    **dict.fromkeys(("Approver", "at_terminal", "rule_list"), "approvers"),
     **dict.fromkeys(("MessageBus", "Receipt"), "bus"),
     "TeamError": "errors",
     **dict.fromkeys(
@@ -113,12 +133,12 @@ _HOMES = {
     **dict.fromkeys(("TeamClient", "connect_team"), "client"),
     "open_team": "opening",
     **dict.fromkeys(("AgentOptions", "BusOptions", "MemberOptions", "PlanOptions"), "options"),
-    **dict.fromkeys(("ShutdownOptions", "TaskOptions", "TeamOptions"), "options"),
+    **dict.fromkeys(("PermissionOptions", "QuestionOptions", "ShutdownOptions", "TaskOptions", "TeamOptions"), "options"),
     "Task": "state.tasks",
     "TaskGraph": "task_graph",
     "TaskManager": "tasks",
     **dict.fromkeys(("Quiescence", "Team", "Teammate"), "team"),
-    **dict.fromkeys(("Tool", "ToolContext", "ToolError", "tool"), "tools.base"),
+    **dict.fromkeys(("Tool", "ToolContext", "ToolError", "Touches", "tool"), "tools.base"),
     "make_default_dispatcher": "tools.defaults",
     "ToolDispatcher": "tools.dispatcher",
 }

@@ -9,7 +9,7 @@ Laws:
 - Mail enters at tool boundaries and at the turn's begin, and nowhere else.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -40,7 +40,7 @@ from teams.models.gateway import Gateway
 from teams.options import AgentOptions
 from teams.tools.base import Tool, ToolCall, ToolContext, ToolResult
 from teams.tools.batch import ToolBatch
-from teams.tools.dispatcher import Gate, ToolDispatcher
+from teams.tools.dispatcher import Gate, ToolDispatcher, Verdict
 
 if TYPE_CHECKING:
     from compaction.summarizer import SummaryReply, SummaryRequest
@@ -50,6 +50,7 @@ SAID_NOTHING = "(ended the turn without a word)"
 REFUSED = "(refused to answer)"
 INTERRUPTED = "(interrupted before an answer)"
 STOPPED = "(ended the turn)"
+DIED = "the process ended while the tool ran; whether it finished is not known"
 GO_ON = notice("Go on.")
 CUT_OFF = notice("Your reply was cut off at its token limit. Go on from where it stopped, in smaller steps.")
 MAX_CUT_OFF = 3
@@ -119,8 +120,8 @@ class Surroundings:
         """Return why the context shall be compacted before the next call, if somebody wants that, and forget it."""
         return None
 
-    def gate(self, tool: Tool, call: ToolCall) -> str | None:
-        """Return why a call may not run now, None when it may."""
+    def gate(self, tool: Tool, call: ToolCall) -> Verdict:
+        """Return None when a call may run, why it may not, or what must be waited for first."""
         del tool, call
         return None
 
@@ -161,6 +162,7 @@ class AgentLoop:
         self._interruptible: trio.CancelScope | None = None
         self._gate: Gate = self._surroundings.gate
         self._asked: Cause | None = None
+        self._resumed: frozenset[str] = frozenset()
 
     # -- the outside ---------------------------------------------------------
 
@@ -174,7 +176,8 @@ class AgentLoop:
         Raises: ModelError when the model cannot be reached or refuses the request; ContextOverflow when nothing more can be removed.
         Checkpoints: always. When Cancelled, the context is valid: open calls are answered as interrupted.
         """
-        self._say(messages, mail)
+        if not self._resumed:
+            self._say(messages, mail)
         try:
             return await self._turn()
         except BaseException:
@@ -196,9 +199,22 @@ class AgentLoop:
             self._compactor = self._make_compactor()
         return fill(self.view, self._compactor.meter, self._compactor.budget)
 
-    def repair_after_crash(self) -> bool:
-        """Answer calls that a dead process left open; return whether the agent still owes an answer."""
-        self._answer_open_calls("the process ended while the tool ran; whether it finished is not known")
+    def open_calls(self) -> tuple[ToolCall, ...]:
+        """Return the calls at the end of the transcript that have no result: a process has died while they ran."""
+        last = self.view.last
+        if last is None or last.role != "assistant":
+            return ()
+        return tuple(ToolCall(block["id"], block["name"], block["input"]) for block in last.tool_calls)
+
+    def repair_after_crash(self, resumable: Collection[str] = ()) -> bool:
+        """Answer calls that a dead process left open; return whether the agent still owes an answer.
+
+        Calls whose ids are `resumable` had not begun: the next turn runs them, and says of the others that they were interrupted.
+        """
+        self._resumed = frozenset(resumable).intersection(call.id for call in self.open_calls())
+        if self._resumed:
+            return True
+        self._answer_open_calls(DIED)
         messages = self.view.messages
         return bool(messages) and messages[-1].role == "user"
 
@@ -208,6 +224,10 @@ class AgentLoop:
         options, surroundings = self.config.options, self._surroundings
         usage, results = Usage(), list[ToolResult]()
         pauses = rounds = cut_off = 0
+        if self._resumed:
+            results += await self._take_up_calls()
+            if surroundings.must_stop():
+                return await self._stopped("", results, usage)
         while True:
             rounds += 1
             last_round = rounds >= options.max_rounds
@@ -220,9 +240,7 @@ class AgentLoop:
             if reply.tool_calls and not last_round and reply.stop_reason != "refusal":
                 results += await self._run_tools(reply, LAST_ROUND if rounds + 1 == options.max_rounds else "")
                 if surroundings.must_stop():
-                    self._append(ModelMessage("assistant", STOPPED))  # so that nothing is owed, also in the eyes of a next life
-                    await self._sync()
-                    return AgentResponse(reply.text, "stopped", tuple(results), usage, rounds, reply)
+                    return replace(await self._stopped(reply.text, results, usage), rounds=rounds, raw=reply)
                 continue
             self._append(self._last_words(reply), reply=reply)
             if reply.stop_reason == "pause_turn" and pauses < options.max_pauses:
@@ -234,6 +252,11 @@ class AgentLoop:
                 continue
             await self._sync()
             return AgentResponse(reply.text, "max_rounds" if last_round else reply.stop_reason, tuple(results), usage, rounds, reply)
+
+    async def _stopped(self, text: str, results: Sequence[ToolResult], usage: Usage) -> AgentResponse:
+        self._append(ModelMessage("assistant", STOPPED))  # so that nothing is owed, also in the eyes of a next life
+        await self._sync()
+        return AgentResponse(text, "stopped", tuple(results), usage)
 
     async def _ask(self, last_round: bool) -> ModelReply | None:
         """Make one call, with a larger reply when it was cut off, and a smaller context when it did not fit; None when interrupted."""
@@ -296,7 +319,17 @@ class AgentLoop:
         self._append(reply.message, reply=reply)
         if self._log is not None and any(self.dispatcher.writes(block["name"]) for block in reply.tool_calls):
             await self._log.sync()
-        calls = [ToolCall(block["id"], block["name"], block["input"]) for block in reply.tool_calls]
+        return await self._run_calls([ToolCall(block["id"], block["name"], block["input"]) for block in reply.tool_calls], remark)
+
+    async def _take_up_calls(self) -> tuple[ToolResult, ...]:
+        """Run the calls that an earlier life left open and had not begun; what else was open is answered as interrupted."""
+        resumed, self._resumed = self._resumed, frozenset()
+        calls = self.open_calls()
+        lost = [ToolResult(call.id, f"interrupted: {DIED}", is_error=True, interrupted=True) for call in calls if call.id not in resumed]
+        return await self._run_calls([call for call in calls if call.id in resumed], "", lost)
+
+    async def _run_calls(self, calls: Sequence[ToolCall], remark: str, known: Sequence[ToolResult] = ()) -> tuple[ToolResult, ...]:
+        """Run calls and append their results, behind those that are known already."""
         watched = self._events.watched
         batch = ToolBatch(
             self.dispatcher,
@@ -310,7 +343,7 @@ class AgentLoop:
             self._let_be_interrupted(batch.scope)
             await batch.run()
         finally:
-            results = batch.results()
+            results = (*known, *batch.results())
             self._append_boundary([result.block() for result in results], remark)
         return results
 

@@ -8,7 +8,7 @@ Laws:
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -18,6 +18,7 @@ import trio
 from compaction.triggers import Cause
 from protocols.lifecycle import MemberEvent, MemberStatus
 from protocols.names import RUNTIME
+from protocols.plan_step import StepStatus
 from protocols.request import Request, RequestKind
 from protocols.shutdown import ShutdownState
 from teams.errors import MemberStateError
@@ -43,9 +44,9 @@ class ShutdownOutcome:
     """How a shutdown ended: `stopped`, `stopped_forced`, `rejected` with its reason, or `failed` when the member failed on the way.
 
     `cancelling` means that it did not end within its grace: a tool of it swallows its cancellation, which nothing in this process can help.
-    `handed_back` are the tasks that it owned when it ended, `unread_mail` the ids of its mail that it has not read, `steps` those
-    of its plan that are not done. `decided_by` is who answered or forced it, `rejected_before` why it rejected before, since it last
-    stopped, in that order.
+    `handed_back` are the tasks that it owned when it ended, `unread_mail` the ids of its mail that it has not read, `steps` those of its
+    approved plan that are not done, with their numbers. `decided_by` is who answered or forced it, `rejected_before` why it rejected
+    before, since it last stopped, in that order.
     """
 
     name: str
@@ -76,6 +77,7 @@ class TeammateManager:
         self._mates: dict[str, Teammate] = {}
         self._awake: dict[str, Teammate] = {}
         self._to_start: deque[Teammate] = deque()
+        self._to_serve: deque[Callable[[], Awaitable[None]]] = deque()
         self._spawning = 0
         self._lot = trio.lowlevel.ParkingLot()
         self._made = trio.lowlevel.ParkingLot()
@@ -95,7 +97,7 @@ class TeammateManager:
         dispatcher = self._make_dispatcher(tools, spec.kind == "lead")
         self._spawning += 1
         try:
-            join = Join(spec, self._services.host, by, self._dead(spec.name))
+            join = Join(spec, self._services.host, by, self.dead_hosts_of(spec.name))
             incarnation, is_new = await engine.submit(join)
             if is_new:
                 self._services.bus.reserved.add(spec.name)
@@ -120,6 +122,11 @@ class TeammateManager:
             raise MemberStateError(name, status=f"{member.status.value}, not hosted here", operation="act as", legal=["spawn it here"])
         return mate.incarnation
 
+    def asked_before(self, name: str, call_id: str) -> str | None:
+        """Return, once, the request that a call of a member's earlier life had made."""
+        mate = self._mates.get(name)
+        return None if mate is None else mate.asked_before(call_id)
+
     def want_idle(self, name: str) -> None:
         """End a member's turn at its next tool boundary."""
         mate = self._mates.get(name)
@@ -143,6 +150,11 @@ class TeammateManager:
         mate = self._mates.get(name)
         if mate is not None:
             mate.book(usage)
+
+    def serve(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run something beside the members for as long as they are hosted."""
+        self._to_serve.append(work)
+        self._lot.unpark()
 
     # -- looking ---------------------------------------------------------------------
 
@@ -223,6 +235,9 @@ class TeammateManager:
             reason=member.reason if failed else decision.feedback if decision is not None else "",
             handed_back=member.handed_back,
             unread_mail=tuple(state.mail.box(name)),
+            steps=tuple(
+                f"{number}. {step.text}" for number, (step, status) in enumerate(state.plan_steps(name), 1) if status is not StepStatus.done
+            ),
             decided_by=decision.by if decision is not None else "",
             rejected_before=tuple(request.body.get("rejected_before", ())),
         )
@@ -258,6 +273,8 @@ class TeammateManager:
                 while True:
                     while self._to_start:
                         nursery.start_soon(self._to_start.popleft().live)
+                    while self._to_serve:
+                        nursery.start_soon(self._to_serve.popleft())
                     await self._lot.park()
         finally:
             for mate in self._to_start:
@@ -327,10 +344,11 @@ class TeammateManager:
             if member.spec.kind not in AGENT_KINDS and (is_cancelling or request.state == ShutdownState.approved):
                 # There is no child whose end could be waited for.
                 services.engine.post(ChangeStatus(name, MemberEvent.exited, member.incarnation, "shut down"))
-        elif is_cancelling and self._dead(name):
+        elif is_cancelling and self.dead_hosts_of(name):
             services.engine.post(ChangeStatus(name, MemberEvent.lost, member.incarnation, "its host is gone"))
 
-    def _dead(self, name: str) -> frozenset[str]:
+    def dead_hosts_of(self, name: str) -> frozenset[str]:
+        """Return the host of a member when its process is known to be gone."""
         member = self._services.engine.state.roster.members.get(name)
         if member is None or member.host is None or member.host == self._services.host:
             return frozenset()

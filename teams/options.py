@@ -1,9 +1,11 @@
 """What the owner of a team may choose: frozen, checked when built, read once. None means no limit, never 0."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from compaction.options import CompactionOptions
+from protocols.contract import Rule
+from protocols.request import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -76,14 +78,48 @@ class ShutdownOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanOptions:
-    """How long a plan waits for its decision, and what counts when nobody decides (None: not approved)."""
+    """How long a plan waits for its decision, what counts when nobody decides (None: not approved), and what a plan is worth.
+
+    outside: what happens with a call that writes and is not what the approved plan names: `ask` the approvers for a permission, `refuse`
+        it, or `allow` it (then an approval lets its owner write anything).
+    steps_as_tasks: whether the steps of an approved plan become tasks of its owner, each behind the one before it.
+    """
 
     deadline_seconds: float = 3_600.0
     default_approved: bool | None = None
     max_revisions: int = 5
+    outside: Literal["ask", "refuse", "allow"] = "ask"
+    steps_as_tasks: bool = False
 
     def __post_init__(self) -> None:
         _check_positive(deadline_seconds=self.deadline_seconds, max_revisions=self.max_revisions)
+        if self.outside not in ("ask", "refuse", "allow"):
+            raise ValueError(f"outside must be 'ask', 'refuse' or 'allow', not {self.outside!r}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PermissionOptions:
+    """How long a single call waits for its permission, what counts when nobody decides (None: refused), and the rules that come first.
+
+    Rules that people add while the team runs stand before these; of all, a denial counts first, else the first that fits.
+    """
+
+    deadline_seconds: float = 3_600.0
+    default_approved: bool | None = None
+    rules: tuple[Rule, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_positive(deadline_seconds=self.deadline_seconds)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QuestionOptions:
+    """How long an agent that asks somebody waits for the answer."""
+
+    deadline_seconds: float = 3_600.0
+
+    def __post_init__(self) -> None:
+        _check_positive(deadline_seconds=self.deadline_seconds)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +142,9 @@ class MemberOptions:
     """What one member may do besides its tools.
 
     capabilities: which tasks it can take; its role is always one of them.
-    approvers: who may decide its plans; the script's member and the person when None.
+    approvers: who may decide its plans and permissions, any of them; the script's member and the person when None.
+    approval: a chain instead: each stage is a name, or a `Stage` of several with a quorum and a time of its own. Who does not decide in
+        time, or has ended, hands over to the next.
     task_limit: tasks that it may have in progress at a time.
     auto_claim: whether it takes ready tasks by itself when it idles; a lead never does.
     model: its own model; the team's when None.
@@ -114,12 +152,21 @@ class MemberOptions:
 
     capabilities: tuple[str, ...] = ()
     approvers: tuple[str, ...] | None = None
+    approval: "tuple[str | Stage, ...]" = ()
     task_limit: int | None = 1
     auto_claim: bool = True
     model: "Model | None" = None
 
     def __post_init__(self) -> None:
         _check_positive(task_limit=self.task_limit)
+        if self.approvers is not None and self.approval:
+            raise ValueError("give approvers or approval, not both: a chain says who approves")
+
+    def stages(self, default: tuple[str, ...], member: str) -> tuple[Stage, ...]:
+        """Return the chain of a member, who is never asked itself; `default` are the approvers where none were chosen."""
+        chain = self.approval or (Stage(default if self.approvers is None else self.approvers),)
+        stages = [Stage((stage,)) if isinstance(stage, str) else stage for stage in chain]
+        return tuple(stage._replace(answerers=tuple(name for name in dict.fromkeys(stage.answerers) if name != member)) for stage in stages)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,6 +189,8 @@ class TeamOptions:
     tasks: TaskOptions = field(default_factory=TaskOptions)
     shutdown: ShutdownOptions = field(default_factory=ShutdownOptions)
     plans: PlanOptions = field(default_factory=PlanOptions)
+    permissions: PermissionOptions = field(default_factory=PermissionOptions)
+    questions: QuestionOptions = field(default_factory=QuestionOptions)
     agents: AgentOptions = field(default_factory=AgentOptions)
     compaction: CompactionOptions = field(default_factory=CompactionOptions)
     compaction_hooks: CompactionHooks = field(default_factory=CompactionHooks)

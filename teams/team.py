@@ -7,14 +7,16 @@ read and never changed.
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Self, TypeVar, cast
 
 import trio
 
 from protocols.lifecycle import MemberEvent, MemberStatus
-from protocols.request import RequestKind
-from teams.approvals import PlanRequest, TeamProtocols, plan_request
+from protocols.request import Request, RequestKind
+from teams.approvals import AnyRequest, PlanRequest, TeamProtocols, request_for
+from teams.approvers import Approver, serve_approver
 from teams.bus import MessageBus, Receipt
 from teams.engine import Engine
 from teams.events import Event
@@ -29,6 +31,7 @@ from teams.tools.base import Tool
 from teams.topics import ANYTHING
 
 DEFAULT_MEMBER = MemberOptions()
+RequestT = TypeVar("RequestT", bound=AnyRequest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ class Team:
         team, model = self._services.options, options.model
         if model is not None:
             self._services.models[name] = model
-        approvers = (team.lead, team.person) if options.approvers is None else options.approvers
+        stages = options.stages((team.lead, team.person), name)
         spec = MemberSpec(
             name=name,
             role=role,
@@ -100,7 +103,9 @@ class Team:
             prompt=prompt,
             model=model.name if model is not None else None,
             plan_required=plan == "required",
-            approvers=tuple(approver for approver in dict.fromkeys(approvers) if approver != name),
+            approvers=tuple(dict.fromkeys(approver for stage in stages for approver in stage.answerers)),
+            approval=stages if options.approval else (),
+            steps_as_tasks=team.plans.steps_as_tasks,
             capabilities=tuple(dict.fromkeys([*options.capabilities, role])),
             task_limit=options.task_limit,
             auto_claim=options.auto_claim and not lead,
@@ -115,18 +120,46 @@ class Team:
         return Teammate(self, name)
 
     async def add_member(
-        self, name: str, role: str = "script", *, capabilities: Sequence[str] = (), task_limit: int | None = None
+        self,
+        name: str,
+        role: str = "script",
+        *,
+        capabilities: Sequence[str] = (),
+        task_limit: int | None = None,
+        approvers: Sequence[str] | None = None,
     ) -> Member:
-        """Add a member that your own code drives: it sends, receives and claims by calls of yours.
+        """Add a member that your own code drives: it sends, receives, claims and plans by calls of yours.
+
+        `approvers` decide its plans; the script's member and the person when None.
 
         Raises: InvalidName, MemberExists, HostConflict.
         Checkpoints: always.
         """
+        options = self._services.options
         spec = MemberSpec(
-            name=name, role=role, kind="script", capabilities=tuple(dict.fromkeys([*capabilities, role])), task_limit=task_limit
+            name=name,
+            role=role,
+            kind="script",
+            capabilities=tuple(dict.fromkeys([*capabilities, role])),
+            task_limit=task_limit,
+            approvers=tuple(one for one in (approvers or (options.lead, options.person)) if one != name),
         )
-        await join_plain_member(self._services.engine, spec, self._services.host)
+        await join_plain_member(self._services.engine, spec, self._services.host, self.manager.dead_hosts_of(name))
         return self._services.engine.state.roster.get(name, operation="find")
+
+    async def add_approver(self, name: str, approver: Approver) -> None:
+        """Add a member that decides by code what its name is asked; `MemberOptions(approval=(name, ...))` has it asked.
+
+        Args:
+            approver: is given each request and decides by its methods, such as `request.approve()`; what it leaves undecided goes to the
+                next of the chain. `rule_list` and `at_terminal` make one.
+
+        Raises: InvalidName, MemberExists, HostConflict.
+        Checkpoints: always.
+        """
+        services = self._services
+        await self.add_member(name, "approver")
+        self.manager.serve(partial(serve_approver, name, approver, services.engine, services.events))
 
     @property
     def members(self) -> list[Member]:
@@ -153,6 +186,10 @@ class Team:
     def plan_requests(self) -> "PlanRequests":
         """Iterate over the plans that wait for this script's decision, as they come, until the team is quiescent."""
         return PlanRequests(self, self._services.engine, self._services.options.lead)
+
+    def requests(self) -> "Requests":
+        """Iterate over all that waits for this script's decision (plans, permissions, questions), until the team is quiescent."""
+        return Requests(self, self._services.engine, self._services.options.lead)
 
     # -- ends ------------------------------------------------------------------------------------
 
@@ -250,28 +287,40 @@ class Teammate:
         return await self.team.manager.join(self.name)
 
 
-class PlanRequests:
-    """The plans that wait for one decider, each revision once; ends when the team is quiescent."""
+class _Asked(Generic[RequestT]):
+    """What waits for one decider, each revision once; ends when the team is quiescent."""
+
+    kind: RequestKind | None = None
 
     def __init__(self, team: Team, engine: Engine, decider: str) -> None:
         self._team, self._engine, self._decider = team, engine, decider
         self._given: set[tuple[str, int]] = set()
 
-    def __aiter__(self) -> "PlanRequests":
+    def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> PlanRequest:
-        found = await self._engine.wait_until(ANYTHING, self._look)
-        if not isinstance(found, PlanRequest):
+    async def __anext__(self) -> RequestT:
+        found: Request | bool = await self._engine.wait_until(ANYTHING, self._look)
+        if isinstance(found, bool):
             raise StopAsyncIteration
         self._given.add((found.id, found.revision))
-        return found
+        return cast("RequestT", request_for(self._engine, found, self._decider))
 
-    def _look(self) -> PlanRequest | bool | None:
-        for request in self._engine.state.requests.open(kind=RequestKind.plan_approval, answerer=self._decider):
-            if (request.id, request.revision) not in self._given:
-                return plan_request(self._engine, request, self._decider)
-        return self._team.is_quiescent or None
+    def _look(self) -> Request | bool | None:
+        for request in self._engine.state.requests.open(kind=self.kind, answerer=self._decider):
+            if (request.id, request.revision) not in self._given and request.kind is not RequestKind.shutdown:
+                return request
+        return True if self._team.is_quiescent else None
+
+
+class PlanRequests(_Asked[PlanRequest]):
+    """The plans that wait for one decider."""
+
+    kind = RequestKind.plan_approval
+
+
+class Requests(_Asked[AnyRequest]):
+    """The plans, permissions and questions that wait for one decider."""
 
 
 async def join_plain_member(engine: Engine, spec: MemberSpec, host: str, dead: frozenset[str] = frozenset()) -> None:

@@ -23,6 +23,7 @@ from protocols.lifecycle import MemberEvent, MemberStatus
 from protocols.shutdown import ShutdownEvent, ShutdownState
 from teams.bus import message_of
 from teams.events import RuntimeNotice, SessionLarge
+from teams.gate import CallGate
 from teams.loop import AgentConfig, AgentLoop, Surroundings
 from teams.models.base import Usage
 from teams.prompts import situation, state_digest, system_prompt
@@ -34,8 +35,7 @@ from teams.state.request_commands import AdvanceRequest, AnswerRequest
 from teams.state.roster import Member, MemberSpec
 from teams.state.roster_commands import ChangeStatus, Compacted, EndTurn, StartTurn
 from teams.tools.base import Tool, ToolCall
-from teams.tools.coordination import COORDINATION
-from teams.tools.dispatcher import ToolDispatcher
+from teams.tools.dispatcher import ToolDispatcher, Verdict
 
 
 class Teammate(Surroundings):
@@ -55,6 +55,7 @@ class Teammate(Surroundings):
         self.came_up = False
         self._services = services
         self._dispatcher = dispatcher
+        self._call_gate = CallGate(services, spec, incarnation)
         self._view: View | None = None
         self._loop: AgentLoop | None = None
         self._owes_answer = False
@@ -112,10 +113,9 @@ class Teammate(Surroundings):
     async def _restore(self) -> None:
         """Take up the transcript of an earlier life: what it holds was injected, and what it owes is owed."""
         services = self._services
-        if not services.sessions.exists(self.name):
-            return
-        loaded = await services.sessions.load(self.name)
+        loaded = await services.sessions.load(self.name) if services.sessions.exists(self.name) else None
         if loaded is None:
+            self._call_gate.take_up(())
             return
         unread = services.engine.state.mail.box(self.name)
         injected = tuple(message_id for message_id in unread if message_id in loaded.mail_ids)
@@ -126,7 +126,8 @@ class Teammate(Surroundings):
                 RuntimeNotice("warning", f"line {line} of the transcript of {self.name} was left out: {damage}", self.name)
             )
         self._view = loaded.view
-        self._owes_answer = self._agent().repair_after_crash()
+        agent = self._agent()
+        self._owes_answer = agent.repair_after_crash(self._call_gate.take_up(agent.open_calls()))
 
     async def _work_and_idle(self) -> None:
         services = self._services
@@ -317,20 +318,15 @@ class Teammate(Surroundings):
         """Have the context compacted before the next call."""
         self._compaction = cause
 
-    def gate(self, tool: Tool, call: ToolCall) -> str | None:
-        """Refuse what writes while no plan of the member is approved."""
-        if tool.name == "task_complete":
+    def gate(self, tool: Tool, call: ToolCall) -> Verdict:
+        """Let a call pass, refuse it, or wait for a permission; a step that is done is a place to compact at."""
+        if tool.name == "task_complete" or (tool.name == "plan_step" and call.input.get("status") == "done"):
             self._compaction = self._compaction or Cause.STEP_BOUNDARY
-        if not self.spec.plan_required or tool.effect == "reads" or tool.name in COORDINATION:
-            return None
-        member = self._services.engine.state.roster.members[self.name]
-        if member.approved_plan is not None:
-            return None
-        state = "waits for its decision" if member.plan_request is not None else "was not submitted, or not approved"
-        return (
-            f"cannot run {call.name}: it writes, and your plan {state}. You may read. "
-            "Call submit_plan, end your turn, and write after the approval has come."
-        )
+        return self._call_gate(tool, call)
+
+    def asked_before(self, call_id: str) -> str | None:
+        """Return, once, the request that a call of an earlier life had made."""
+        return self._call_gate.asked_before(call_id)
 
     # -- being told ---------------------------------------------------------------------
 

@@ -15,10 +15,12 @@ from teams.directory import AGENT_VARIABLE
 from teams.services import Services
 from teams.state.request_commands import describe_rejections
 from teams.state.roster import MemberSpec
+from teams.tools.asking import asking_tools
 from teams.tools.base import Tool, ToolError
 from teams.tools.coordination import COORDINATION, lead_tools, teammate_tools
 from teams.tools.defaults import make_default_dispatcher
 from teams.tools.dispatcher import ToolDispatcher, ToolLimits
+from teams.tools.planning import planning_tools
 from teams.tools.recall import recall_tool
 
 if TYPE_CHECKING:
@@ -52,7 +54,9 @@ class Toolsets:
             services = self._services
             if self._coordination is None:
                 options = services.options
-                shared = teammate_tools(services.engine, services.bus, services.tasks, self, options.plans, options.shutdown)
+                shared = teammate_tools(services.engine, services.bus, services.tasks, self, options.shutdown)
+                shared += planning_tools(services.engine, self, options.plans)
+                shared += asking_tools(services.engine, services.waits, self, options.questions, options.person)
                 shared.append(recall_tool(services.sessions.archive, services.artifacts))
                 self._coordination = shared, lead_tools(services.engine, services.bus, self)
             own = self._default_tools() if tools is None else list(tools)
@@ -101,6 +105,10 @@ class Toolsets:
         """Return the incarnation under which this process hosts the agent."""
         return self.manager.incarnation(agent)
 
+    def asked_before(self, agent: str, call_id: str) -> str | None:
+        """Return, once, the request that this call had made before its process died."""
+        return self.manager.asked_before(agent, call_id)
+
     async def spawn_by_agent(self, agent: str, name: str, role: str, prompt: str, plan_required: bool) -> str:
         """Spawn a teammate for a lead and return its status."""
         if len(role) > ROLE_LIMIT_CHARS or not role.isprintable():
@@ -115,6 +123,7 @@ class Toolsets:
             approvers=approvers,
             capabilities=(role,),
             max_revisions=options.plans.max_revisions,
+            steps_as_tasks=options.plans.steps_as_tasks,
         )
         member = await self.manager.spawn(spec, by=agent)
         return f"{name} is {member.status.value}"

@@ -106,6 +106,8 @@ def _get_approval(hand: Hand, fault: Fault, repairs: Sequence[Repair], lessons: 
         "summary": f"Mend {fault.place.function} in {path}: {fault.failures[0].test} {fault.told}.",
         "steps": [*attempts, f"Should {tests} still disagree, change what it expects"],
         "files": [path, tests],
+        "commands": [f"{_test_command(hand)} *"],
+        "risk": f"other callers of {fault.place.function} may count on what it does now",
     }
     for lesson in lessons:
         plan = _revise(plan, lesson, fault)

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 from protocols.names import RUNTIME
+from protocols.request import RequestKind
 from teams.errors import MemberStateError, UsageError
 from teams.state.decision import Draft
 from teams.state.mailboxes import OutgoingMail
+from teams.state.request_commands import AnswerRequest
 
 
 @dataclass(slots=True)
@@ -35,7 +37,20 @@ class SendMail:
             if not member.live:
                 raise MemberStateError(name, status=member.status.value, operation="send to", legal=["spawn it again"])
         state.mail.check_quota(mail.recipients, self.quota)
-        return draft.mail(mail)
+        message_id = draft.mail(mail)
+        self._answer_question(draft, message_id)
+        return message_id
+
+    def _answer_question(self, draft: Draft, message_id: str) -> None:
+        """Let mail that answers an open question decide it: who asked gets it as the answer, and not once more as mail."""
+        mail = self.mail
+        if mail.request_id is None or mail.request_id not in draft.state.requests:
+            return
+        request = draft.state.requests.get(mail.request_id)
+        is_answer = request.kind is RequestKind.question and mail.sender in request.answerers and mail.recipients == (request.asker,)
+        if is_answer and request.is_undecided:
+            AnswerRequest(request.id, mail.sender, approved=True, feedback=mail.content, body_limit=len(mail.content)).decide(draft)
+            draft.add("mail.committed", {"member": request.asker, "ids": [message_id]})
 
 
 @dataclass(slots=True)

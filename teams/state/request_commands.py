@@ -1,85 +1,25 @@
-"""Commands about requests: plans, shutdowns, and whatever else waits for somebody's answer.
+"""Commands about all requests, and about shutdowns: answers, deadlines, and ends.
 
 Laws: every request has a deadline; every step is stepped by the tables of `protocols`, here and at every replay; the step, what it means
 for the member and the mail about it are one transaction.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from protocols.lifecycle import MemberEvent, MemberStatus
+from protocols.errors import NotTheAnswerer
+from protocols.lifecycle import MemberStatus
 from protocols.names import RUNTIME, RequestId
 from protocols.plan_approval import PlanEvent
-from protocols.request import Request, RequestKind, advance, answer
+from protocols.request import Request, RequestKind, answer
 from protocols.shutdown import ShutdownEvent, ShutdownState
-from teams.errors import UsageError
+from teams.state.asking import follow_decision, hand_over, step_request
 from teams.state.decision import Draft
 from teams.state.requests import opened_fields
-from teams.state.roster import Member, step_member
+from teams.state.roster import Member
 
 FEEDBACK_LIMIT = 20_000
-
-
-@dataclass(slots=True)
-class SubmitPlan:
-    """Ask for the approval of a plan, or revise the rejected one; the answer is the request.
-
-    `deadline_seconds` is the time for an answer; `default_approved` is what counts when nobody answers (None: not approved).
-    """
-
-    name: str
-    incarnation: int
-    plan: Mapping[str, Any]
-    text: str
-    deadline_seconds: float
-    default_approved: bool | None = None
-
-    def decide(self, draft: Draft) -> Request:
-        """Refuse a plan while one waits for its decision, without an approver, and after too many revisions."""
-        member = draft.state.roster.check_incarnation(self.name, self.incarnation)
-        if not member.spec.approvers:
-            raise UsageError(f"cannot submit a plan: nobody is named to approve the plans of {self.name!r}; spawn it with approvers")
-        deadline = draft.now + self.deadline_seconds
-        if member.plan_request is not None:
-            request = self._revise(draft, member, deadline)
-        else:
-            request = Request(
-                id=RequestId(draft.next_request_id()),
-                kind=RequestKind.plan_approval,
-                asker=self.name,
-                answerers=member.spec.approvers,
-                subject=self.name,
-                body=dict(self.plan),
-                opened_at=draft.now,
-                deadline=deadline,
-                default_approved=self.default_approved,
-            )
-            draft.add("request.opened", opened_fields(request))
-        extra = {"revision": request.revision}
-        for approver in member.spec.approvers:
-            draft.tell(approver, "plan_approval_request", f"Plan of {self.name}:\n{self.text}", request_id=request.id, extra=extra)
-        if member.status is not MemberStatus.awaiting_plan_approval:
-            status = step_member(member, MemberEvent.plan_submitted)
-            draft.add("member.status", {"name": self.name, "status": status, "incarnation": member.incarnation})
-        return request
-
-    def _revise(self, draft: Draft, member: Member, deadline: float) -> Request:
-        assert member.plan_request is not None
-        before = draft.state.requests.get(member.plan_request)
-        if before.is_undecided:
-            raise UsageError(
-                f"cannot submit a plan: plan {before.id} (revision {before.revision}) still waits for {' or '.join(before.answerers)}"
-            )
-        if before.revision >= member.spec.max_revisions:
-            raise UsageError(
-                f"cannot submit a plan: plan {before.id} was rejected in {before.revision} revisions, "
-                f"and {member.spec.max_revisions} are allowed; report to your approver instead"
-            )
-        request = advance(before, PlanEvent.revise, at=draft.now, by=self.name, body=self.plan, deadline=deadline)
-        fields = _advanced_fields(before, PlanEvent.revise, request, draft.now, by=self.name)
-        draft.add("request.advanced", {**fields, "body": dict(self.plan)})
-        return request
 
 
 @dataclass(slots=True)
@@ -108,7 +48,7 @@ class AnswerRequest:
             return before
         fields = {"id": before.id, "state": str(after.state), "by": self.by, "time": draft.now, "approved": self.approved}
         draft.add("request.advanced", {**fields, "feedback": feedback, "deadline": deadline})
-        _follow(draft, after)
+        follow_decision(draft, after)
         return after
 
     def _revision_deadline(self, before: Request, now: float) -> float | None:
@@ -186,6 +126,23 @@ class AdvanceRequest:
 
 
 @dataclass(slots=True)
+class PassOn:
+    """Leave a request to the next of its chain, as an approver that has nothing to say about it; the answer is the request after it."""
+
+    request_id: str
+    by: str
+
+    def decide(self, draft: Draft) -> Request:
+        """Refuse who was not asked; change nothing where nobody comes next, where others are asked too, or where it is decided."""
+        request = draft.state.requests.get(self.request_id)
+        if self.by not in request.answerers:
+            raise NotTheAnswerer(request.id, self.by, request.answerers)
+        if request.hand_over_event is None or len(request.answerers) - 1 >= request.quorum:
+            return request
+        return hand_over(draft, request, self.by)
+
+
+@dataclass(slots=True)
 class ExpireRequests:
     """Let every due deadline pass; the answer is the requests that changed."""
 
@@ -194,9 +151,12 @@ class ExpireRequests:
         changed: list[Request] = []
         for request in draft.state.requests.due(draft.now):
             assert request.deadline_event is not None
+            if request.deadline_event == request.hand_over_event:
+                changed.append(hand_over(draft, request, RUNTIME))
+                continue
             after = _advance(draft, request, request.deadline_event, by=RUNTIME, deadline=draft.now)
             if after.state == ShutdownState.expired and after.kind is RequestKind.shutdown:
-                after = _advance_from(draft, after, ShutdownEvent.grace_over, by=RUNTIME, deadline=None)
+                after = step_request(draft, after, ShutdownEvent.grace_over, by=RUNTIME, deadline=None)
             changed.append(after)
         return tuple(changed)
 
@@ -211,7 +171,14 @@ def close_shutdown(draft: Draft, member: Member) -> None:
 def withdraw_plan(draft: Draft, member: Member) -> None:
     """Withdraw the open plan of a member that has ended."""
     if member.plan_request is not None:
-        _advance_from(draft, draft.state.requests.get(member.plan_request), PlanEvent.withdraw, by=member.name, deadline=None)
+        step_request(draft, draft.state.requests.get(member.plan_request), PlanEvent.withdraw, by=member.name, deadline=None)
+
+
+def withdraw_asked(draft: Draft, member: Member) -> None:
+    """Withdraw the permissions and questions of a member that has ended: the calls that wait for them have ended as well."""
+    for request in draft.state.requests.open(asker=member.name):
+        if request.kind in (RequestKind.permission, RequestKind.question):
+            step_request(draft, request, "withdraw", by=member.name)
 
 
 def _force(draft: Draft, request: Request, by: str) -> Request:
@@ -219,40 +186,7 @@ def _force(draft: Draft, request: Request, by: str) -> Request:
 
 
 def _advance(draft: Draft, before: Request, event: str, *, by: str, deadline: float | None) -> Request:
-    after = _advance_from(draft, before, event, by=by, deadline=deadline)
+    after = step_request(draft, before, event, by=by, deadline=deadline)
     if before.is_undecided:
-        _follow(draft, after)
+        follow_decision(draft, after)
     return after
-
-
-def _advance_from(draft: Draft, before: Request, event: str, *, by: str, deadline: float | None) -> Request:
-    after = advance(before, event, at=draft.now, by=by, deadline=deadline)
-    draft.add("request.advanced", _advanced_fields(before, event, after, draft.now, by=by, given_deadline=deadline))
-    return after
-
-
-def _advanced_fields(
-    before: Request, event: str, after: Request, now: float, *, by: str, given_deadline: float | None = None
-) -> dict[str, Any]:
-    fields: dict[str, Any] = {"id": before.id, "event": str(event), "state": str(after.state), "by": by, "time": now}
-    deadline = after.deadline if event == PlanEvent.revise else given_deadline
-    return fields if deadline is None else {**fields, "deadline": deadline}
-
-
-def _follow(draft: Draft, request: Request) -> None:
-    """Tell the asker what was decided, and let a member that waited for it go on."""
-    decision = request.decision
-    if decision is None:
-        return
-    if request.kind is RequestKind.plan_approval:
-        member = draft.state.roster.members[request.subject]
-        if member.status is MemberStatus.awaiting_plan_approval:
-            status = step_member(member, MemberEvent.plan_decided)
-            draft.add("member.status", {"name": member.name, "status": status, "incarnation": member.incarnation})
-        text = f"Your plan {request.id} (revision {request.revision}) is {request.state}, by {decision.by}."
-        extra = {"approve": decision.approved, "feedback": decision.feedback}
-        draft.tell(request.asker, "plan_approval_response", text, request_id=request.id, extra=extra)
-    elif request.kind is RequestKind.shutdown and decision.by == request.subject:
-        extra = {"approve": decision.approved, "reason": decision.feedback}
-        text = f"{request.subject} has {request.state} the shutdown."
-        draft.tell(request.asker, "shutdown_response", text, request_id=request.id, extra=extra)

@@ -11,6 +11,7 @@ from typing import Any
 
 from protocols.errors import IllegalTransition
 from protocols.lifecycle import LIFECYCLE, MemberEvent, MemberStatus
+from protocols.request import Stage
 from teams.errors import HostConflict, InvalidName, MemberStateError, UnknownMember
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
@@ -31,6 +32,7 @@ REJECTION_LIMIT_CHARS = 500
 """How much is kept of the reason of a rejection; the request itself has it whole."""
 
 _TUPLES = frozenset({"approvers", "capabilities"})
+_LATER = frozenset({"approval", "steps_as_tasks"})  # left out of a record where they say nothing
 LIVE_STATUSES = frozenset(
     {MemberStatus.spawning, MemberStatus.idle, MemberStatus.working, MemberStatus.awaiting_plan_approval, MemberStatus.draining}
 )
@@ -48,7 +50,10 @@ def check_name(name: str) -> str:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class MemberSpec:
-    """What a member is: fixed when it joins, compared when it is spawned again."""
+    """What a member is: fixed when it joins, compared when it is spawned again.
+
+    `approvers` are all who may decide what it asks for; `approval` is the order in which they are asked, where there is one.
+    """
 
     name: str
     role: str = "teammate"
@@ -61,13 +66,16 @@ class MemberSpec:
     task_limit: int | None = 1
     auto_claim: bool = True
     max_revisions: int = 5
+    approval: tuple[Stage, ...] = ()
+    steps_as_tasks: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields for a record."""
         fields: dict[str, Any] = asdict(self)
         for key in _TUPLES:
             fields[key] = list(fields[key])
-        return fields
+        fields["approval"] = [[list(stage.answerers), stage.quorum, stage.seconds] for stage in self.approval]
+        return {key: value for key, value in fields.items() if key not in _LATER or value}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "MemberSpec":
@@ -75,6 +83,8 @@ class MemberSpec:
         known: dict[str, Any] = {key: value for key, value in data.items() if key in cls.__slots__}
         for key in _TUPLES & known.keys():
             known[key] = tuple(known[key])
+        if "approval" in known:
+            known["approval"] = tuple(Stage(tuple(names), quorum, seconds) for names, quorum, seconds in known["approval"])
         return cls(**known)
 
 

@@ -7,9 +7,10 @@ from protocols.lifecycle import LIFECYCLE, MemberEvent, MemberStatus
 from protocols.names import RUNTIME
 from protocols.task_status import TaskEvent
 from teams.errors import HostConflict, InvalidName, MemberExists, MemberStateError, UsageError
+from teams.state.asking import approver_ended
 from teams.state.decision import AGENT_KINDS, Draft
 from teams.state.mailboxes import OutgoingMail
-from teams.state.request_commands import close_shutdown, withdraw_plan
+from teams.state.request_commands import close_shutdown, withdraw_asked, withdraw_plan
 from teams.state.roster import Member, MemberSpec, check_name, step_member
 from teams.state.task_commands import release
 
@@ -57,8 +58,9 @@ class Join:
             if before.live:  # its process is gone, and with it the life that somebody may have asked to end
                 crashed = LIFECYCLE.step(before.status, MemberEvent.lost)
                 close_shutdown(draft, before)
-                if before.spec != self.spec:  # a plan for another job
+                if before.spec != self.spec:  # what it asked for was for another job
                     withdraw_plan(draft, before)
+                    withdraw_asked(draft, before)
             status = LIFECYCLE.step(crashed, MemberEvent.respawned)
         fields = {"spec": self.spec.to_json(), "status": status, "incarnation": incarnation, "host": self.host}
         draft.add("member.joined", fields)
@@ -141,7 +143,9 @@ class ChangeStatus:
         if self.event not in _ENDS:
             return ()
         withdraw_plan(draft, member)
+        withdraw_asked(draft, member)
         close_shutdown(draft, member)
+        approver_ended(draft, self.name)
         # A task may be what its owner died of: then the attempt counts, and too many are enough.
         event = TaskEvent.release if self.event is MemberEvent.exited else TaskEvent.lease_expired
         return hand_back(draft, self.name, self.reason or self.event.value, event)

@@ -8,16 +8,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from protocols.plan_step import StepStatus
 from protocols.request import Request, RequestKind
 from protocols.requests import RequestLedger
 from protocols.shutdown import ShutdownState
+from protocols.task_status import TaskStatus
 from teams.journal.records import Record
 from teams.state.mailboxes import Mailboxes
+from teams.state.plans import Plans, PlanStep
 from teams.state.requests import apply_advanced, apply_opened
 from teams.state.roster import Roster
+from teams.state.rules import Rules
 from teams.state.tasks import Tasks
 
-SNAPSHOT_FORMAT = 3
+_AS_STEP = {
+    TaskStatus.pending: StepStatus.todo,
+    TaskStatus.in_progress: StepStatus.in_progress,
+    TaskStatus.completed: StepStatus.done,
+    TaskStatus.failed: StepStatus.failed,
+    TaskStatus.cancelled: StepStatus.failed,
+}
+SNAPSHOT_FORMAT = 4
 """Raised with every change of what `to_json` gives; a snapshot of another format is not read, and the log is replayed."""
 Applier = Callable[[str, Mapping[str, Any]], None]
 """Folds one record in, given its time and fields."""
@@ -25,7 +36,7 @@ Applier = Callable[[str, Mapping[str, Any]], None]
 
 @dataclass(slots=True)
 class TeamState:
-    """Roster, mail, tasks and requests after record `seq`."""
+    """Roster, mail, tasks, requests, plans and rules after record `seq`."""
 
     roster: Roster = field(default_factory=Roster)
     mail: Mailboxes = field(default_factory=Mailboxes)
@@ -33,6 +44,8 @@ class TeamState:
     requests: RequestLedger = field(default_factory=RequestLedger)
     requests_opened: int = 0
     seq: int = 0
+    plans: Plans = field(default_factory=Plans)
+    rules: Rules = field(default_factory=Rules)
     _appliers: Mapping[str, Applier] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -51,6 +64,10 @@ class TeamState:
             "task.amended": self.tasks.apply_amended,
             "request.opened": self._request_opened,
             "request.advanced": self._request_advanced,
+            "plan.step": self.plans.apply_step,
+            "plan.tasks": self.plans.apply_tasks,
+            "rule.added": self.rules.apply_added,
+            "rule.removed": self.rules.apply_removed,
         }
 
     def apply(self, record: Record) -> None:
@@ -73,15 +90,28 @@ class TeamState:
         if request.kind is RequestKind.plan_approval:
             approved = request.is_closed and request.decision is not None and request.decision.approved
             self.roster.set_plan(request.subject, request=still_open, approved=request.id if approved else None)
+            if approved:
+                self.plans.approve(request)
         elif request.kind is RequestKind.shutdown:
             self.roster.set_shutdown(request.subject, still_open)
             if request.is_closed:
                 decision = request.decision if request.state == ShutdownState.rejected else None
                 self.roster.note_shutdown_end(request.subject, rejection=None if decision is None else decision.feedback)
 
+    def plan_steps(self, member: str) -> list[tuple[PlanStep, StepStatus]]:
+        """Return the steps of the member's approved plan with where they stand; one that has become a task stands where that does."""
+        approved = self.roster.members[member].approved_plan
+        plan = None if approved is None else self.plans.get(approved, member)
+        return [] if plan is None else [(step, self.step_status(step)) for step in plan.steps]
+
+    def step_status(self, step: PlanStep) -> StepStatus:
+        """Return where a step stands."""
+        return step.status if step.task is None else _AS_STEP[self.tasks.by_id[step.task].status]
+
     def copy(self) -> "TeamState":
         """Return an independent state that shares every immutable value."""
-        return TeamState(self.roster.copy(), self.mail.copy(), self.tasks.copy(), self.requests.copy(), self.requests_opened, self.seq)
+        folds = self.roster.copy(), self.mail.copy(), self.tasks.copy(), self.requests.copy()
+        return TeamState(*folds, self.requests_opened, self.seq, self.plans.copy(), self.rules.copy())
 
     def to_json(self) -> dict[str, Any]:
         """Return the state for a snapshot."""
@@ -93,6 +123,8 @@ class TeamState:
             "tasks": self.tasks.to_json(),
             "requests": self.requests.to_json(),
             "requests_opened": self.requests_opened,
+            "plans": self.plans.to_json(),
+            "rules": self.rules.to_json(),
         }
 
     @classmethod
@@ -107,4 +139,6 @@ class TeamState:
             RequestLedger.from_json(data["requests"]),
             data["requests_opened"],
             data["seq"],
+            Plans.from_json(data["plans"]),
+            Rules.from_json(data["rules"]),
         )

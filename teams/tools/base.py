@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from protocols.contract import Reach
+from protocols.patterns import Parts, path_parts
 from teams.tools.schema import HandlerSignature, check_tool_name, is_async
 
 Effect = Literal["reads", "writes"]
@@ -74,6 +76,24 @@ class ToolContext:
             self.progress(text)
 
 
+class Touches(NamedTuple):
+    """What a call of a tool names, for plans and rules, and whether each call needs a permission.
+
+    paths: the parameters that hold a path, or several, relative to the work directory.
+    command: the parameter that holds a command line.
+    asks: whether somebody must allow each call before it runs, where no rule does.
+    resolve: turns a path into its components, with links followed; raises ToolError for one that leads nowhere legal.
+    """
+
+    paths: tuple[str, ...] = ()
+    command: str | None = None
+    asks: bool = False
+    resolve: Callable[[str], Parts] | None = None
+
+
+NOTHING = Touches()
+
+
 class Tool:
     """A named handler with its effect; built by `tool` or by `ToolDispatcher.register`, and never changed.
 
@@ -84,13 +104,14 @@ class Tool:
         description: what the model is told; the first paragraph of the handler's docstring when None.
         input_schema: shown to the model instead of the schema of the signature; needed for a handler that takes `**kwargs`.
         time_limited: False for a handler that bounds itself (a shell, a wait), so that the dispatcher's limit does not end it.
+        touches: what its calls name.
 
     Raises:
         TypeError: the handler's signature cannot be described to a model.
         ValueError: the name or the effect is not one.
     """
 
-    __slots__ = ("description", "effect", "handler", "is_async", "name", "signature", "time_limited")
+    __slots__ = ("description", "effect", "handler", "is_async", "name", "signature", "time_limited", "touches")
 
     def __init__(
         self,
@@ -101,6 +122,7 @@ class Tool:
         description: str | None = None,
         input_schema: Mapping[str, Any] | None = None,
         time_limited: bool = True,
+        touches: Touches = NOTHING,
     ) -> None:
         check_tool_name(name)
         if effect not in ("reads", "writes"):
@@ -109,6 +131,7 @@ class Tool:
         self.handler = handler
         self.effect: Effect = effect
         self.time_limited = time_limited
+        self.touches = touches
         self.is_async = is_async(handler)
         self.signature = HandlerSignature(name, handler, context_type=ToolContext, input_schema=input_schema)
         self.description = self.signature.summary if description is None else description
@@ -125,13 +148,39 @@ class Tool:
         """The JSON schema of the input; the first look builds it."""
         return self.signature.input_schema
 
+    def reach(self, given: Mapping[str, Any]) -> Reach:
+        """Return what a call with this input names; the input is a model's, and not validated."""
+        touches = self.touches
+        values = [value for name in touches.paths if (value := given.get(name)) is not None]
+        paths = [path for value in values for path in (value if isinstance(value, list | tuple) else [value])]
+        command = None if touches.command is None else given.get(touches.command)
+        return Reach(
+            self.name,
+            tuple(_parts(path, touches.resolve) for path in paths),
+            command if isinstance(command, str) or touches.command is None else "",
+        )
+
     def definition(self) -> dict[str, Any]:
         """Make the tool's entry in a model request: name, description, input_schema."""
         return {"name": self.name, "description": self.description, "input_schema": dict(self.input_schema)}
 
 
+def _parts(path: object, resolve: Callable[[str], Parts] | None) -> Parts | None:
+    if not isinstance(path, str):
+        return None
+    try:
+        return path_parts(path) if resolve is None else resolve(path)
+    except ToolError:
+        return None
+
+
 def tool(
-    *, effect: Effect, name: str | None = None, description: str | None = None, time_limited: bool = True
+    *,
+    effect: Effect,
+    name: str | None = None,
+    description: str | None = None,
+    time_limited: bool = True,
+    touches: Touches = NOTHING,
 ) -> Callable[[Handler], Tool]:
     """Make a tool of a function, plain or async: name, description and schema come from the function unless given.
 
@@ -141,6 +190,6 @@ def tool(
 
     def decorate(handler: Handler) -> Tool:
         chosen = name if name is not None else getattr(handler, "__name__", "")
-        return Tool(chosen, handler, effect=effect, description=description, time_limited=time_limited)
+        return Tool(chosen, handler, effect=effect, description=description, time_limited=time_limited, touches=touches)
 
     return decorate

@@ -1,37 +1,41 @@
-"""The tools by which agents work together: mail, tasks, plans, and for a lead the team itself.
+"""The tools by which agents work together: mail, tasks, handshakes, and for a lead the team itself.
 
 Laws: who calls is known from the context that the runtime makes, never from an argument; a tool that refuses says why in words for a model;
 none of these touches the work directory, so the plan gate lets them pass (`COORDINATION` names them); what other members wrote is escaped.
 """
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from typing import Any, Literal, Protocol
+from collections.abc import Sequence
+from typing import Literal
 
 from protocols.envelope import escape_text
-from protocols.errors import ProtocolError
 from protocols.request import RequestKind
 from protocols.task_status import BlockerPolicy
 from teams.bus import MessageBus
 from teams.engine import Engine
-from teams.errors import TeamError
-from teams.options import PlanOptions, ShutdownOptions
-from teams.state.request_commands import AnswerRequest, SubmitPlan
+from teams.options import ShutdownOptions
+from teams.state.permission_commands import AnswerPermission
+from teams.state.request_commands import AnswerRequest
 from teams.state.roster_commands import PinNote
 from teams.state.task_commands import CreateTask
 from teams.task_graph import describe
 from teams.tasks import TaskManager
 from teams.tools.base import Tool, ToolContext, ToolError, tool
+from teams.tools.explaining import explained
+from teams.tools.team_door import TeamDoor
 
 COORDINATION = frozenset(
     {
+        "ask_teammate",
+        "ask_user",
         "broadcast",
         "compact",
         "idle",
         "list_teammates",
         "note",
+        "plan_step",
         "recall",
         "request_shutdown",
+        "review_permission",
         "review_plan",
         "send_message",
         "shutdown_response",
@@ -48,49 +52,20 @@ COORDINATION = frozenset(
 )
 
 
-class TeamDoor(Protocol):
-    """What the tools need of the team above them."""
-
-    def want_idle(self, agent: str) -> None:
-        """End the agent's turn at the next tool boundary."""
-        ...
-
-    def want_compaction(self, agent: str) -> None:
-        """Have the agent's context compacted before its next call."""
-        ...
-
-    def incarnation(self, agent: str) -> int:
-        """Return the incarnation under which this process hosts the agent."""
-        ...
-
-    async def spawn_by_agent(self, agent: str, name: str, role: str, prompt: str, plan_required: bool) -> str:
-        """Spawn a teammate for a lead and return its status."""
-        ...
-
-    async def shutdown_by_agent(self, agent: str, name: str, reason: str, force: bool) -> str:
-        """Ask a member to stop and return how that ended."""
-        ...
-
-    async def wait_news(self, agent: str, seconds: float) -> str:
-        """Wait for mail of the agent, for at most so long, and say what there is."""
-        ...
-
-
-def teammate_tools(
-    engine: Engine, bus: MessageBus, tasks: TaskManager, door: TeamDoor, plans: PlanOptions, shutdown: ShutdownOptions
-) -> list[Tool]:
+def teammate_tools(engine: Engine, bus: MessageBus, tasks: TaskManager, door: TeamDoor, shutdown: ShutdownOptions) -> list[Tool]:
     """Make the tools of a teammate; they serve every member of the team."""
     return [
         *_mail_tools(bus, door),
         *_graph_tools(engine, tasks),
         *_work_tools(tasks, door),
-        *_protocol_tools(engine, door, plans, shutdown),
+        *_reviewing_tools(engine),
+        *_protocol_tools(engine, door, shutdown),
     ]
 
 
 def lead_tools(engine: Engine, bus: MessageBus, door: TeamDoor) -> list[Tool]:
     """Make the tools that only a lead has."""
-    return [*_crew_tools(engine, door), *_leading_tools(engine, bus)]
+    return [*_crew_tools(engine, door), *_leading_tools(bus)]
 
 
 def _crew_tools(engine: Engine, door: TeamDoor) -> list[Tool]:
@@ -104,7 +79,7 @@ def _crew_tools(engine: Engine, door: TeamDoor) -> list[Tool]:
             prompt: its first message: everything it must know.
             plan_required: whether it needs your approval of a plan before it may write.
         """
-        with _explained():
+        with explained():
             return await door.spawn_by_agent(context.agent, name, role, prompt, plan_required)
 
     @tool(effect="reads")
@@ -120,26 +95,30 @@ def _crew_tools(engine: Engine, door: TeamDoor) -> list[Tool]:
     @tool(effect="writes", time_limited=False)
     async def request_shutdown(context: ToolContext, name: str, reason: str = "", force: bool = False) -> str:
         """Ask a member to stop, and wait for the outcome. It may reject with a reason; force stops it in any case."""
-        with _explained():
+        with explained():
             return await door.shutdown_by_agent(context.agent, name, reason, force)
 
     @tool(effect="reads", time_limited=False)
     async def wait(context: ToolContext, seconds: float = 600.0) -> str:
         """Wait until there is mail for you, for at most so many seconds."""
-        with _explained():
+        with explained():
             return await door.wait_news(context.agent, seconds)
 
     return [spawn_teammate, list_teammates, request_shutdown, wait]
 
 
-def _leading_tools(engine: Engine, bus: MessageBus) -> list[Tool]:
+def _leading_tools(bus: MessageBus) -> list[Tool]:
     @tool(effect="writes")
     async def broadcast(context: ToolContext, content: str, priority: Literal["turn", "tool", "now"] = "tool") -> str:
         """Send one message to all other members."""
-        with _explained():
+        with explained():
             receipts = await bus.broadcast(context.agent, content, priority=priority)
         return f"sent to {', '.join(receipt.recipient for receipt in receipts) or 'nobody: you are alone'}"
 
+    return [broadcast]
+
+
+def _reviewing_tools(engine: Engine) -> list[Tool]:
     @tool(effect="writes")
     async def review_plan(context: ToolContext, request_id: str, approve: bool, feedback: str = "") -> str:
         """Decide a plan that was submitted to you.
@@ -151,13 +130,27 @@ def _leading_tools(engine: Engine, bus: MessageBus) -> list[Tool]:
         """
         if not approve and not feedback.strip():
             raise ToolError("cannot reject a plan without feedback: say what must change")
-        with _explained():
+        with explained():
             if engine.state.requests.get(request_id).kind is not RequestKind.plan_approval:
                 raise ToolError(f"cannot review {request_id}: it is no plan")
             request = await engine.submit(AnswerRequest(request_id, context.agent, approve, feedback))
         return f"plan {request.id} (revision {request.revision}) of {request.subject} is {request.state}"
 
-    return [broadcast, review_plan]
+    @tool(effect="writes")
+    async def review_permission(context: ToolContext, request_id: str, approve: bool, feedback: str = "", alike: bool = False) -> str:
+        """Decide whether a tool call may run, when you were asked.
+
+        Args:
+            request_id: of the request, such as r4.
+            approve: whether the call may run, once.
+            feedback: why not, or what to mind.
+            alike: also decide every open request for the same call.
+        """
+        with explained():
+            requests = await engine.submit(AnswerPermission(request_id, context.agent, approve, feedback, alike))
+        return "; ".join(f"permission {request.id} of {request.asker} is {request.state}" for request in requests)
+
+    return [review_plan, review_permission]
 
 
 def _mail_tools(bus: MessageBus, door: TeamDoor) -> list[Tool]:
@@ -173,7 +166,7 @@ def _mail_tools(bus: MessageBus, door: TeamDoor) -> list[Tool]:
             request_id: the id of the message that you answer.
             priority: tool (at its next tool boundary), turn (when it next idles), now (interrupts it).
         """
-        with _explained():
+        with explained():
             receipt = await bus.send(context.agent, to, content, priority=priority, request_id=request_id)
         return f"message {receipt.id} to {to} is stored"
 
@@ -205,7 +198,7 @@ def _graph_tools(engine: Engine, tasks: TaskManager) -> list[Tool]:
             needs: capabilities that its owner must have.
             assignee: the only member that may take it.
         """
-        with _explained():
+        with explained():
             command = CreateTask(
                 subject=subject,
                 by=context.agent,
@@ -226,7 +219,7 @@ def _graph_tools(engine: Engine, tasks: TaskManager) -> list[Tool]:
     @tool(effect="reads")
     async def task_get(task_id: int) -> str:
         """Show one task whole."""
-        with _explained():
+        with explained():
             task = tasks.get(task_id)
         lines = [describe(engine.state.tasks, task), task.description, f"result: {task.result}" if task.result else ""]
         return escape_text("\n".join(line for line in lines if line))
@@ -238,7 +231,7 @@ def _work_tools(tasks: TaskManager, door: TeamDoor) -> list[Tool]:
     @tool(effect="writes")
     async def task_claim(context: ToolContext, task_id: int) -> str:
         """Take a task that is ready."""
-        with _explained():
+        with explained():
             claim = await tasks.claim(task_id, context.agent, incarnation=door.incarnation(context.agent))
         return escape_text(f"task {task_id} is yours: {claim.task.subject}\n{claim.task.description}".strip())
 
@@ -250,52 +243,25 @@ def _work_tools(tasks: TaskManager, door: TeamDoor) -> list[Tool]:
             task_id: a task that you own.
             result: what came of it, for those that build on it.
         """
-        with _explained():
+        with explained():
             await tasks.complete(task_id, result, by=context.agent)
         return f"task {task_id} is completed"
 
     @tool(effect="writes")
     async def task_fail(context: ToolContext, task_id: int, reason: str) -> str:
         """Say that your task cannot be done, and why."""
-        with _explained():
+        with explained():
             await tasks.fail(task_id, reason, by=context.agent)
         return f"task {task_id} is failed"
 
     return [task_claim, task_complete, task_fail]
 
 
-def _protocol_tools(engine: Engine, door: TeamDoor, plans: PlanOptions, shutdown: ShutdownOptions) -> list[Tool]:
-    @tool(effect="writes")
-    async def submit_plan(context: ToolContext, summary: str, steps: Sequence[str], files: Sequence[str] = ()) -> str:
-        """Submit your plan for approval, or a revision of the one that was rejected; then end your turn.
-
-        Args:
-            summary: what you will do and why.
-            steps: the steps, in order.
-            files: the files that you mean to touch, relative to the work directory.
-        """
-        from pydantic import ValidationError  # with `Plan`, whose import costs 0.1 s
-
-        from protocols.plan import Plan  # as above
-
-        try:
-            plan = Plan(summary=summary, steps=tuple(steps), files=tuple(files))
-        except ValidationError as error:
-            problems = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-            raise ToolError(f"cannot submit the plan: {problems}") from error
-        body: dict[str, Any] = plan.model_dump(mode="json")
-        command = SubmitPlan(
-            context.agent, door.incarnation(context.agent), body, plan.render(), plans.deadline_seconds, plans.default_approved
-        )
-        with _explained():
-            request = await engine.submit(command)
-        approvers = " or ".join(request.answerers)
-        return f"plan {request.id} (revision {request.revision}) is submitted to {approvers}; end your turn, the decision comes as mail"
-
+def _protocol_tools(engine: Engine, door: TeamDoor, shutdown: ShutdownOptions) -> list[Tool]:
     @tool(effect="writes")
     async def note(context: ToolContext, text: str) -> str:
         """Pin one line that you must not forget: an identifier, a decision, a constraint."""
-        with _explained():
+        with explained():
             await engine.submit(PinNote(context.agent, text, door.incarnation(context.agent)))
         return "noted"
 
@@ -310,19 +276,10 @@ def _protocol_tools(engine: Engine, door: TeamDoor, plans: PlanOptions, shutdown
         """Answer a shutdown request that was made to you; a rejection needs a reason."""
         if not approve and not reason.strip():
             raise ToolError("cannot reject a shutdown without a reason: say what you must finish")
-        with _explained():
+        with explained():
             if engine.state.requests.get(request_id).kind is not RequestKind.shutdown:
                 raise ToolError(f"cannot answer {request_id}: it is no shutdown request")
             request = await engine.submit(AnswerRequest(request_id, context.agent, approve, reason, grace_seconds=shutdown.drain_seconds))
         return f"shutdown {request.id} is {request.state}"
 
-    return [submit_plan, note, compact, shutdown_response]
-
-
-@contextmanager
-def _explained() -> Generator[None]:
-    """Turn what the team refuses into an error result for the model."""
-    try:
-        yield
-    except (TeamError, ProtocolError) as error:
-        raise ToolError(escape_text(str(error))) from error
+    return [note, compact, shutdown_response]

@@ -2,14 +2,14 @@
 
 - Every call comes to exactly one result. Unknown tools, refusals, wrong arguments, exceptions and time limits are error results;
   only `Cancelled` and its kin pass through.
-- The gate is asked at the moment of the call, before the arguments are even validated, and nothing awaits between its answer and the
-  handler's first step: what it refuses has run no code of the tool's author.
+- The gate is asked at the moment of the call, before the arguments are even validated, and nothing awaits between its yes and the
+  handler's first step: what it refuses has run no code of the tool's author. Where it must wait for somebody, it is asked again after.
 - After the definitions were read the set of tools cannot change: the model's prompt prefix stays what it was.
 """
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,9 @@ from teams.tools.processes import DEFAULT_ENDING
 from teams.tools.results import cut_middle, describe_error, sendable, to_content
 from teams.tools.schema import InvalidArguments
 
-Gate = Callable[[Tool, ToolCall], str | None]
+Verdict = str | Callable[[], Awaitable[None]] | None
+"""Of a gate: None lets the call run, a text refuses it, and what is neither is awaited, after which the gate is asked again."""
+Gate = Callable[[Tool, ToolCall], Verdict]
 Cap = Callable[[str], str]
 Overflow = Callable[[str], str]
 OnError = Callable[[ToolCall, BaseException], None]
@@ -227,8 +229,10 @@ class ToolDispatcher:
             tool = self.get(call.name)  # any object: a model wrote it
             if tool is None:
                 return ToolResult(call.id, self._unknown(call.name), is_error=True)
-            if gate is not None and (refusal := gate(tool, call)) is not None:
-                return ToolResult(call.id, refusal or f"{call.name} was refused", is_error=True)
+            while gate is not None and (verdict := gate(tool, call)) is not None:
+                if isinstance(verdict, str):
+                    return ToolResult(call.id, verdict or f"{call.name} was refused", is_error=True)
+                await verdict()
             arguments = tool.signature.validate(call.input)
             if tool.signature.wants_context is not None:
                 arguments[tool.signature.wants_context] = context

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import trio
 
-from teams.tools.base import Tool, ToolContext, tool
+from teams.tools.base import Tool, ToolContext, Touches, tool
 from teams.tools.workspace import Workspace, WorkspaceError
 
 MAX_LINES = 2_000
@@ -21,8 +21,9 @@ _NOTE_CHARS = 200  # kept free for the note about what was left out
 def file_tools(workspace: Workspace, *, output_chars: int | None = 50_000) -> list[Tool]:
     """Make the three tools over one workspace; `output_chars` bounds what one read shows."""
     room = max(1, output_chars - _NOTE_CHARS) if output_chars is not None else None
+    touches = Touches(paths=("path",), resolve=workspace.resolve)
 
-    @tool(effect="reads", time_limited=False)
+    @tool(effect="reads", time_limited=False, touches=touches)
     async def read_file(path: str, context: ToolContext, offset: int | None = None, limit: int | None = None) -> str:
         """Read a text file of the work directory, whole or a part of its lines. Read a file before you change it.
 
@@ -36,7 +37,7 @@ def file_tools(workspace: Workspace, *, output_chars: int | None = 50_000) -> li
         await trio.lowlevel.checkpoint()
         return show_text(workspace.read(context.agent, path), offset or 1, min(limit or MAX_LINES, MAX_LINES), room)
 
-    @tool(effect="writes", time_limited=False)
+    @tool(effect="writes", time_limited=False, touches=touches)
     async def write_file(path: str, content: str, context: ToolContext) -> str:
         """Write a whole text file of the work directory; directories on the way are made.
         An existing file must have been read by you before, and must not have changed since.
@@ -50,7 +51,7 @@ def file_tools(workspace: Workspace, *, output_chars: int | None = 50_000) -> li
         lines = content.count("\n") + (content != "" and not content.endswith("\n"))
         return f"{'created' if written.created else 'replaced'} {written.path} ({lines} lines)"
 
-    @tool(effect="writes", time_limited=False)
+    @tool(effect="writes", time_limited=False, touches=touches)
     async def edit_file(path: str, old: str, new: str, context: ToolContext) -> str:
         """Replace one piece of text in a file of the work directory.
         The file must have been read by you before, and must not have changed since.

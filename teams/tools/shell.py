@@ -14,7 +14,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from teams.tools.base import Tool, ToolContext, ToolError, ToolResult, tool
+from teams.tools.base import Tool, ToolContext, ToolError, ToolResult, Touches, tool
 from teams.tools.processes import DEFAULT_ENDING, Ending, HeadTail, run_process
 from teams.tools.results import sendable
 
@@ -60,7 +60,7 @@ def shell_tool(
     # Read once, when the tool is made: what the host process puts into its environment later is none of the commands' business.
     variables = scrubbed_environment(os.environ, environment)
 
-    @tool(effect="writes", time_limited=False)
+    @tool(effect="writes", time_limited=False, touches=Touches(command="command"))
     async def bash(command: str, context: ToolContext) -> ToolResult:
         """Run a shell command in the work directory and return its output and exit code.
         There is no input, and background processes end with the command.

@@ -16,6 +16,7 @@ from teams.tools.base import Tool, ToolContext
 from tests.laws.crashes import CopyingJournal, Disk, injected, sent_to, transcript_lines
 
 PLAIN = TeamOptions(views=False)
+PLAN = call("submit_plan", summary="s", steps=["one"], commands=["deploy"])
 
 
 class Effects:
@@ -130,7 +131,7 @@ async def _until_killed(root: Path, disk: Disk) -> None:
     def answer(request: ModelRequest) -> Reply:
         newest = spoken(request.messages[-1])
         if "begin" in newest:
-            return call("task_claim", task_id=1) + call("note", text="the port is 8080") + call("submit_plan", summary="s", steps=["one"])
+            return call("task_claim", task_id=1) + call("note", text="the port is 8080") + PLAN
         return say("I wait")
 
     def second(request: ModelRequest) -> Reply:

@@ -30,7 +30,7 @@ def _planner(request: ModelRequest) -> Reply:
     newest = spoken(request.messages[-1])
     if "plan_approval_response" in newest:
         return call("deploy")
-    return call("submit_plan", summary="s", steps=["one"]) if "begin" in newest else say("I wait")
+    return call("submit_plan", summary="s", steps=["one"], commands=["deploy"]) if "begin" in newest else say("I wait")
 
 
 def _approved(team: Team) -> str | None:

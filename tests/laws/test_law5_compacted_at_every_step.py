@@ -82,7 +82,7 @@ async def test_bugfix_team_that_is_compacted_at_every_step_mends_the_project(tmp
         assert await bugfix.run_bugfix(directory=tmp_path, live_model=None, on_team=watch, report=lines.append) == 0
     text = "\n".join(lines)
     assert "r1" in text
-    assert sum(found.values()) >= 8
+    assert sum(found.values()) >= 6
     for member in ("ann", "ben", "cora"):
         assert text.count(f"{member}: asked by lead") == 1
 

@@ -8,7 +8,8 @@ from protocols.names import RUNTIME
 from protocols.request import Request
 from protocols.requests import KEEP_CLOSED
 from teams.errors import HostConflict, UnknownMember, UsageError
-from teams.state.request_commands import AnswerRequest, ExpireRequests, RequestShutdown, SubmitPlan
+from teams.state.plan_commands import SubmitPlan
+from teams.state.request_commands import AnswerRequest, ExpireRequests, RequestShutdown
 from teams.state.roster import KEPT_REJECTIONS, REJECTION_LIMIT_CHARS
 from teams.state.roster_commands import StartTurn
 from teams.state.task_commands import ClaimTask, CreateTask
@@ -32,7 +33,7 @@ def come(desk: Desk, **spec: object) -> None:
 
 def submit(desk: Desk, *, default: bool | None = None, seconds: float = 100.0) -> Request:
     """Let ann submit a plan."""
-    return desk.do(SubmitPlan("ann", desk.incarnation("ann"), {"summary": "s", "steps": ["a"]}, "s", seconds, default))
+    return desk.do(SubmitPlan("ann", desk.incarnation("ann"), {"summary": "s", "steps": ["a"]}, seconds, default))
 
 
 def gate(desk: Desk) -> str | None:
@@ -103,10 +104,10 @@ def test_a_member_cannot_be_its_own_approver(desk: Desk) -> None:
     """A plan whose approvers include its owner is refused, and so is one without approvers."""
     desk.join("eve", approvers=("eve", "boss"))
     with pytest.raises(ValueError, match=r"'eve' cannot be asked to decide its own plan"):
-        desk.do(SubmitPlan("eve", 1, {}, "s", 9.0))
+        desk.do(SubmitPlan("eve", 1, {}, 9.0))
     desk.join("dan")
-    with pytest.raises(UsageError, match=r"nobody is named to approve the plans of 'dan'"):
-        desk.do(SubmitPlan("dan", 1, {}, "s", 9.0))
+    with pytest.raises(UsageError, match=r"nobody is named to decide what 'dan' asks for"):
+        desk.do(SubmitPlan("dan", 1, {}, 9.0))
 
 
 def test_one_plan_waits_at_a_time_and_revisions_are_counted(desk: Desk) -> None:
@@ -178,13 +179,13 @@ def test_an_older_life_cannot_submit(desk: Desk) -> None:
     desk.leave("ann", MemberEvent.lost)
     come(desk)
     with pytest.raises(HostConflict, match=r"incarnation 2"):
-        desk.do(SubmitPlan("ann", 1, {}, "s", 9.0))
+        desk.do(SubmitPlan("ann", 1, {}, 9.0))
 
 
 def test_what_is_submitted_cannot_be_changed_afterwards(desk: Desk) -> None:
     """The approver decides what was submitted: the caller's own dictionary is not what the state holds."""
     plan = {"summary": "read"}
-    request = desk.do(SubmitPlan("ann", 1, plan, "s", 9.0))
+    request = desk.do(SubmitPlan("ann", 1, plan, 9.0))
     plan["summary"] = "write"
     assert desk.state.requests.get(request.id).body == {"summary": "read"}
 

@@ -10,7 +10,8 @@ from protocols.errors import AlreadyDecided, IllegalTransition, NotTheAnswerer
 from protocols.lifecycle import MemberEvent, MemberStatus
 from protocols.request import Request, RequestKind
 from teams.errors import MemberStateError, UsageError
-from teams.state.request_commands import AdvanceRequest, AnswerRequest, ExpireRequests, RequestShutdown, SubmitPlan
+from teams.state.plan_commands import SubmitPlan
+from teams.state.request_commands import AdvanceRequest, AnswerRequest, ExpireRequests, RequestShutdown
 from teams.state.roster import KEPT_REJECTIONS, Member
 from teams.state.roster_commands import EndTurn, StartTurn
 from tests.state.driving import Choices, Desk, walk_settings, walks
@@ -72,7 +73,7 @@ class RequestWalk:
         member = self.some_member()
         plan = self.plans[member.name]
         default = SPECS[member.name]
-        command = SubmitPlan(member.name, member.incarnation, {"summary": "s"}, "text", PLAN_SECONDS, default)
+        command = SubmitPlan(member.name, member.incarnation, {"summary": "s"}, PLAN_SECONDS, default)
         error: type[Exception] | None = None
         if plan.state == "submitted" or (plan.state == "rejected" and plan.revision >= REVISIONS):
             error = UsageError

@@ -4,7 +4,6 @@ Laws: a call is inside a plan only when everything that it names is; what cannot
 else; of the other rules the first one that fits decides.
 """
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -143,16 +142,17 @@ def judge_plan(rules: Iterable[Rule], plan: Mapping[str, Any], member: str) -> R
     applying = [rule for rule in rules if rule.member in (None, member)]
     denials = [rule for rule in applying if rule.action is RuleAction.deny]
     files = [fixed_parts(file) for file in plan.get("files", ())]
-    commands = [_words(command) for command in plan.get("commands", ())]
+    commands = [split_command(command) or [] for command in plan.get("commands", ())]
     for parts in files:
         if parts is not None and any(rule.path and path_matches(rule.path, parts, loosely=True) for rule in denials):
             return RuleAction.deny
-    for words in commands:
-        if words and any(rule.command and command_matches(rule.command, words, loosely=True) for rule in denials):
-            return RuleAction.deny
+    programs = [words for line in commands for words in line]
+    if any(rule.command and command_matches(rule.command, words, loosely=True) for rule in denials for words in programs):
+        return RuleAction.deny
     allowing = [rule for rule in applying if rule.action is RuleAction.allow]
     covered = [_covered(parts, allowing, denials) for parts in files]
-    covered += [bool(words) and any(rule.command and command_matches(rule.command, words) for rule in allowing) for words in commands]
+    patterns = [rule.command for rule in allowing if rule.command]
+    covered += [bool(line) and all(any(command_matches(one, words) for one in patterns) for words in line) for line in commands]
     return RuleAction.allow if covered and all(covered) else None
 
 
@@ -169,13 +169,6 @@ def _overlap(pattern: str, parts: Parts) -> bool:
     folded = tuple(part.casefold() for part in parts)
     shorter = min(len(fixed), len(folded))
     return fixed[:shorter] == folded[:shorter]
-
-
-def _words(command: str) -> list[str]:
-    try:
-        return shlex.split(command)
-    except ValueError:
-        return []
 
 
 def _all_paths(pattern: str, reach: Reach) -> bool:

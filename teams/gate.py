@@ -110,7 +110,9 @@ class CallGate:
         request_id = self._asked.pop(call.id, None)
         try:
             with self._services.waits.waiting(spec.name, *spec.approvers):
-                request_id = request_id or await self._open(call, reach, why)
+                if request_id is None:
+                    await self._services.sessions.sync(spec.name)  # the next life must find the call that it was asked for
+                    request_id = await self._open(call, reach, why)
                 request = await wait_decision(engine, request_id, spec.name)
             decision = request.decision
             if decision is None:

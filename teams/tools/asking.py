@@ -1,6 +1,7 @@
 """The tools by which an agent asks somebody and waits for the answer.
 
-Laws: a question is a request: it has a deadline, is answered once, and survives the process; a call that was cut short takes its question
+Laws: a question is a request: it has a deadline, is answered once, and survives the process (the tools count as writing, so that the call
+is on disk before anybody is asked); a call that was cut short takes its question
 back; a wait that could never end is refused before anybody is asked.
 """
 
@@ -43,7 +44,7 @@ def asking_tools(engine: Engine, waits: WaitGraph, door: TeamDoor, questions: Qu
         said = f": {decision.feedback}" if decision.feedback else ""
         raise ToolError(escape_text(why.get(QuestionState(request.state), f"{decision.by} gives no answer{said}")))
 
-    @tool(effect="reads", time_limited=False)
+    @tool(effect="writes", time_limited=False)
     async def ask_user(context: ToolContext, question: str) -> str:
         """Ask the person for whom the team works, and wait for the answer. Ask only what nobody in the team can know.
 
@@ -53,7 +54,7 @@ def asking_tools(engine: Engine, waits: WaitGraph, door: TeamDoor, questions: Qu
         with explained():
             return await ask(context, person, question)
 
-    @tool(effect="reads", time_limited=False)
+    @tool(effect="writes", time_limited=False)
     async def ask_teammate(context: ToolContext, name: str, question: str) -> str:
         """Ask a member of the team, and wait for the answer; send_message is for what you need not wait for.
 

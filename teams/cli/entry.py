@@ -25,8 +25,12 @@ COMMANDS = {
     "tasks": "show the tasks and what they wait for",
     "send": "send mail to a member",
     "plans": "show the plans that wait for a decision",
+    "plan": "show one plan whole: what its revisions changed, who decided, how far its steps are",
+    "requests": "show everything that waits for an answer",
     "approve": "approve a plan, or say yes to another request",
     "reject": "reject a plan with feedback, or say no to another request",
+    "answer": "answer a question of an agent",
+    "rules": "show, add or remove the rules that decide calls before anybody is asked",
     "shutdown": "ask a member or all of them to stop, and wait until they have",
     "context": "show what fills a member's context",
     "compact": "have a member's context compacted before its next step",
@@ -35,7 +39,7 @@ COMMANDS = {
     "protocols": "check what the handshakes promise, or draw the table of one",
 }
 DEBUG_VARIABLE = "TEAMS_DEBUG"
-DECIDING = frozenset({"send", "approve", "reject", "shutdown", "compact", "import-tasks"})
+DECIDING = frozenset({"answer", "approve", "compact", "import-tasks", "reject", "rules", "send", "shutdown"})
 """What a person does; an agent's shell may look, and no more."""
 
 

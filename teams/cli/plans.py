@@ -63,12 +63,17 @@ def render_plan(plan: Request, directory: Path, now: float, terminal: Terminal) 
         left = deadline_text(plan, now)
         head.append(f"waits for {names(plan.answerers, last='or')}{f', {left}' if left else ''}")
     yield "  ".join(head)
-    yield from _prose(str(plan.body.get("summary", "")), terminal)
+    yield from prose(str(plan.body.get("summary", "")), terminal)
     for number, step in enumerate(plan.body.get("steps", ()), start=1):
-        yield from _prose(str(step), terminal, first=f"    {number}. ")
+        yield from prose(str(step), terminal, first=f"    {number}. ")
     files = [clean(str(file)) for file in plan.body.get("files", ())]
     if files:
-        yield from _prose(", ".join(files), terminal, first="    files: ")
+        yield from prose(", ".join(files), terminal, first="    files: ")
+    commands = [clean(str(command)) for command in plan.body.get("commands", ())]
+    if commands:
+        yield from prose(", ".join(commands), terminal, first="    commands: ")
+    if plan.body.get("risk"):
+        yield from prose(str(plan.body["risk"]), terminal, first="    risk: ")
     for at, decision in enumerate(plan.earlier, start=1):
         yield from _decided(decision, f"revision {at} was {decision.outcome}", now, terminal)
     if plan.decision is not None:
@@ -81,9 +86,11 @@ def render_plan(plan: Request, directory: Path, now: float, terminal: Terminal) 
 
 def _decided(decision: Decision, what: str, now: float, terminal: Terminal) -> Iterable[str]:
     feedback = f": {decision.feedback}" if decision.feedback else ""
-    return _prose(f"{what} by {decision.by} {duration(now - decision.at)} ago{feedback}", terminal)
+    return prose(f"{what} by {decision.by} {duration(now - decision.at)} ago{feedback}", terminal)
 
 
-def _prose(text: str, terminal: Terminal, *, first: str = "    ") -> list[str]:
+def prose(text: str, terminal: Terminal, *, first: str = "    ", style: str = "") -> list[str]:
+    """Wrap what somebody wrote, without control characters, under an indent."""
     width = min(terminal.width or READABLE_CELLS, READABLE_CELLS)
-    return wrap(clean(text), max(width, 30), initial_indent=first, subsequent_indent=" " * max(len(first), 4))
+    lines = wrap(clean(text), max(width, 30), initial_indent=first, subsequent_indent=" " * max(len(first), 4))
+    return [terminal.paint(line, style) for line in lines] if style else lines

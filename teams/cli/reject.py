@@ -3,16 +3,15 @@
 import argparse
 
 from teams.cli.exits import OK
-from teams.cli.output import print_json
 from teams.cli.reading import add_directory
-from teams.cli.writing import add_answer, answer_request, not_blank, with_team
+from teams.cli.writing import add_answer, answer_request, find_request, not_blank, print_decided, with_team
 from teams.client import TeamClient
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_directory(parser)
-    add_answer(parser)
+    add_answer(parser, several=True)
     parser.add_argument("--feedback", metavar="TEXT", required=True, type=not_blank, help="what must change")
 
 
@@ -22,9 +21,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _answer(team: TeamClient, args: argparse.Namespace) -> int:
-    request = await answer_request(team, args.request, approved=False, feedback=args.feedback, revision=args.revision)
-    if args.json:
-        print_json(request.to_json())
-    else:
-        print(f"{request.id} is {request.state}: {request.subject} is told why")
+    for request_id in args.request:
+        find_request(team, request_id)  # an unknown one must not leave half of them decided
+    decided = [
+        await answer_request(team, request_id, approved=False, feedback=args.feedback, revision=args.revision)
+        for request_id in args.request
+    ]
+    print_decided(decided, args, "is told why")
     return OK

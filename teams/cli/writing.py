@@ -6,9 +6,9 @@ from difflib import get_close_matches
 
 import trio
 
-from protocols.request import Request
+from protocols.request import Request, RequestKind
 from teams.cli.exits import CommandFailed
-from teams.cli.output import names
+from teams.cli.output import names, print_json
 from teams.cli.reading import tell_reports
 from teams.client import TeamClient, connect_team
 from teams.state.request_commands import AnswerRequest
@@ -50,9 +50,24 @@ async def answer_request(team: TeamClient, request_id: str, *, approved: bool, f
     return await team.engine.submit(AnswerRequest(request_id, team.person, approved=approved, feedback=feedback, revision=revision))
 
 
-def add_answer(parser: argparse.ArgumentParser) -> None:
+def print_decided(requests: Sequence[Request], args: argparse.Namespace, follows: str) -> None:
+    """Say what became of requests, and what it means for who asked; the JSON of one request is an object, of several a list."""
+    if args.json:
+        print_json(requests[0].to_json() if len(args.request) == len(requests) == 1 else [request.to_json() for request in requests])
+        return
+    for request in requests:
+        if request.is_undecided:
+            yes = sum(vote.approved for vote in request.votes)
+            print(f"{request.id} waits for more votes: {yes} yes, {len(request.votes) - yes} no, {request.quorum} of them decide")
+        else:
+            who = request.subject if request.kind is RequestKind.shutdown else request.asker
+            print(f"{request.id} is {request.state}: {who} {follows}")
+
+
+def add_answer(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     """Add the arguments of an answer."""
-    parser.add_argument("request", metavar="REQUEST", help="its id, such as r1; 'teams plans DIR' lists those that wait")
+    told = "its id, such as r1; 'teams requests DIR' lists those that wait"
+    parser.add_argument("request", metavar="REQUEST", nargs="+" if several else None, help=told)
     parser.add_argument(
         "--revision", metavar="N", type=int, help="answer this revision alone: refused when there is a newer one that you have not read"
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import trio
 
-from teams import AnthropicModel, Model, ModelRequest, PlanRequest, ScriptedModel, TeamError, open_team
+from teams import AnthropicModel, Model, ModelRequest, PlanOptions, PlanRequest, ScriptedModel, TeamError, TeamOptions, open_team
 from teams.models import Reply, call, say
 from teams.models.script import spoken
 
@@ -59,7 +59,8 @@ async def main() -> None:
     model: Model = AnthropicModel("claude-sonnet-4-5") if "--live" in sys.argv else ScriptedModel(script)
     decide = by_person if "--ask" in sys.argv else by_policy
     with tempfile.TemporaryDirectory() as folder:
-        async with aclosing(model), open_team(None, model=model, workdir=folder) as team:
+        options = TeamOptions(plans=PlanOptions(outside="refuse"))  # 08 shows what else can become of a write beside the plan
+        async with aclosing(model), open_team(None, model=model, workdir=folder, options=options) as team:
             await team.spawn("ann", role="writer", prompt=PROMPT, plan="required")
             async for request in team.plan_requests():
                 print(f"{request.author}, revision {request.revision}: {request.plan.summary}; files: {', '.join(request.plan.files)}")

@@ -127,6 +127,28 @@ def test_a_plain_loop_is_kept_in_its_window_and_recalls() -> None:
     )
 
 
+def test_plan_is_a_contract_and_its_steps_are_kept() -> None:
+    """What the plan names runs unasked; the two commands that it does not name are asked for, one refused and one allowed."""
+    text = output_of("08")
+    assert_in_order(
+        text,
+        r"^plan of ann: files docs/\*\*; commands none",
+        r"^ann asks to run bash `rm -rf docs`\n  outside of the approved plan: .* \(it names none\)\n  -> refused",
+        r"^ann asks to run bash `ls docs`\n.*\n  -> allowed",
+        r"^step 1 done: Write it \(docs/guide.md has two lines\)\nstep 2 done",
+        r"^written: docs/guide\.md",
+    )
+
+
+def test_chain_decides_by_rules_then_by_a_quorum() -> None:
+    """The rules decide the plans that they cover or forbid; two of three reviewers decide the third."""
+    text = output_of("09")
+    assert "plan of ann is approved by policy: by the rules" in text
+    assert "plan of ben is rejected by policy: the rules forbid a part of it" in text
+    assert re.search(r"^plan of cora is approved by (vera|victor): ", text, re.MULTILINE)
+    assert len(re.findall(r"^  v\w+ approved: looks right", text, re.MULTILINE)) == 2
+
+
 def test_three_days_show_every_cause() -> None:
     """Each cause that has a figure, and those that are raised by name, are seen at work."""
     text = output_of("12")

@@ -1,7 +1,7 @@
 """A plan is a contract: what it names runs, what it does not name is asked for, and its steps are kept.
 
-A teammate plans to write docs/. The plan is approved; writing inside docs/ then needs nobody. A command that the plan does not name becomes a
-request that says the difference: here it is refused once and, when the teammate asks for something harmless, allowed.
+A teammate plans to write docs/. The plan is approved; writing inside docs/ then needs nobody. A command that the plan does not name becomes
+a request that says the difference: here one is refused, and one that is harmless is allowed.
 
     python examples/08_plan_contract.py
     add --live for the real model
@@ -19,8 +19,8 @@ from teams.models import Reply, call, say
 from teams.models.script import spoken
 
 PROMPT = (
-    "Write docs/guide.md with two lines in it. Submit a plan that names docs/** alone. When it is approved: begin step 1 with plan_step, write "
-    "the file, say that the step is done, then try `rm -rf docs`, then `ls docs`, and end your turn."
+    "Write docs/guide.md with two lines in it. Submit a plan that names docs/** alone. When it is approved: begin step 1 with plan_step, "
+    "write the file, say that the step is done, then try `rm -rf docs`, then `ls docs`, and end your turn."
 )
 PLAN = call("submit_plan", summary="Write the guide", steps=["Write it", "Look at it"], files=["docs/**"], risk="none: the folder is new")
 WORK = [
@@ -59,9 +59,8 @@ async def main() -> None:
             await team.spawn("ann", role="writer", prompt=PROMPT, plan="required")
             async for request in team.requests():
                 if isinstance(request, PlanRequest):
-                    print(
-                        f"plan of {request.author}: files {', '.join(request.plan.files)}; commands {', '.join(request.plan.commands) or 'none'}"
-                    )
+                    plan = request.plan
+                    print(f"plan of {request.author}: files {', '.join(plan.files)}; commands {', '.join(plan.commands) or 'none'}")
                     await request.approve()
                 elif isinstance(request, PermissionRequest):
                     await decide(request)

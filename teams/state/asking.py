@@ -34,7 +34,8 @@ class Wish(NamedTuple):
 def ask_approvers(draft: Draft, member: Member, wish: Wish) -> Request:
     """Open a request to those who decide for a member; raise UsageError where nobody is named."""
     stages = stages_of(member.spec, wish.seconds)
-    if not stages[0].answerers:
+    first = stages[0]
+    if not first.answerers:
         raise UsageError(
             f"nobody is named to decide what {member.name!r} asks for; name somebody in MemberOptions(approvers=...) when it joins"
         )
@@ -42,13 +43,13 @@ def ask_approvers(draft: Draft, member: Member, wish: Wish) -> Request:
         id=RequestId(draft.next_request_id()),
         kind=wish.kind,
         asker=member.name,
-        answerers=stages[0].answerers,
-        quorum=stages[0].quorum,
+        answerers=first.answerers,
+        quorum=first.quorum,
         stages=stages if len(stages) > 1 else (),
         subject=wish.subject,
         body=dict(wish.body),
         opened_at=draft.now,
-        deadline=draft.now + (stages[0].seconds or wish.seconds),
+        deadline=draft.now + (first.seconds or wish.seconds),
         default_approved=wish.default_approved,
     )
     return open_asking(draft, opened)

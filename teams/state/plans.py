@@ -77,7 +77,8 @@ class Plans:
 
     def apply_step(self, _at: str, fields: Mapping[str, Any]) -> None:
         """Move one step of a member's plan."""
-        plan, at = self.current[fields["member"]], fields["step"] - 1
+        plan = self.current[fields["member"]]
+        at = int(fields["step"]) - 1
         step = plan.steps[at]
         status = PLAN_STEP.step(step.status, fields["event"])
         moved = replace(

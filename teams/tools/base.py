@@ -5,10 +5,10 @@
 - Nothing here runs a handler; `teams.tools.dispatcher` is the only module that does.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from protocols.contract import Reach
 from protocols.patterns import Parts, path_parts
@@ -151,8 +151,13 @@ class Tool:
     def reach(self, given: Mapping[str, Any]) -> Reach:
         """Return what a call with this input names; the input is a model's, and not validated."""
         touches = self.touches
-        values = [value for name in touches.paths if (value := given.get(name)) is not None]
-        paths = [path for value in values for path in (value if isinstance(value, list | tuple) else [value])]
+        paths: list[object] = []
+        for name in touches.paths:
+            value: object = given.get(name)
+            if isinstance(value, list | tuple):
+                paths += cast("Sequence[object]", value)
+            elif value is not None:
+                paths.append(value)
         command = None if touches.command is None else given.get(touches.command)
         return Reach(
             self.name,

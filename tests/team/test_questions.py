@@ -76,7 +76,8 @@ async def test_teammate_answers_by_mail_that_is_not_shown_twice(autojump_clock: 
 
 async def test_mail_of_somebody_else_answers_no_question(autojump_clock: MockClock) -> None:
     """Only who was asked answers: the same id in another's mail leaves the question open, and the mail is mail."""
-    scripts = {"ann": asks(BEN), "ben": lambda _: say("hm"), "eve": asks(call("send_message", to="ann", content="1", request_id="r1"))}
+    forged = call("send_message", to="ann", content="1", request_id="r1")
+    scripts = {"ann": asks(BEN), "ben": asks(say("hm")), "eve": asks(forged)}
     async with open_team(None, model=StrictModel(ScriptedModel(scripts)), wall_clock=virtual_wall_clock) as team:
         await team.spawn("ben", tools=[])
         await team.spawn("ann", prompt="begin", tools=[])

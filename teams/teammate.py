@@ -144,7 +144,7 @@ class Teammate(Surroundings):
             else:
                 self._remind()
                 del self._awake[self.name]
-                if self.spec.auto_claim:
+                if self._may_claim():
                     services.claimers.add(self.name, frozenset(self.spec.capabilities))
                 engine.notify(_SOMEBODY_PARKED)
                 try:
@@ -231,9 +231,15 @@ class Teammate(Surroundings):
         """Tell whether the member would take a task now by itself."""
         spec, state = self.spec, self._services.engine.state
         held = len(state.tasks.owned.get(self.name, ()))
-        if not spec.auto_claim or not state.tasks.ready or (spec.task_limit is not None and held >= spec.task_limit):
+        if not state.tasks.ready or not self._may_claim() or (spec.task_limit is not None and held >= spec.task_limit):
             return False
         return next(iter(state.tasks.claimable(frozenset(spec.capabilities), self.name)), None) is not None
+
+    def _may_claim(self) -> bool:
+        """Tell whether the member takes tasks by itself: not while its plan waits, for it could not work on them."""
+        state = self._services.engine.state
+        plan = state.roster.members[self.name].plan_request
+        return self.spec.auto_claim and (plan is None or not state.requests.get(plan).is_undecided)
 
     def _remind(self) -> None:
         """Ask once about a task that a turn left unfinished; when that turn left it too, tell those who lead."""

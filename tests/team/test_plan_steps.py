@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import pytest
+import trio
 from trio.testing import MockClock
 
 from compaction.compactor import Compactor, Prepared
@@ -13,7 +14,7 @@ from teams import ScriptedModel, Team, TeamOptions, open_team
 from teams.models.base import ModelRequest
 from teams.models.script import Reply, call, say, spoken
 from teams.state.plan_commands import OUTPUT_LIMIT_CHARS
-from teams.testing.team import StrictModel, virtual_wall_clock
+from teams.testing.team import StrictModel, virtual_wall_clock, wait_for
 
 BEGIN = call("plan_step", step=1, status="in_progress")
 DONE = call("plan_step", step=1, status="done", output="the port is 8080")
@@ -113,3 +114,27 @@ async def test_done_step_is_a_place_to_compact_at(
     monkeypatch.setattr(Compactor, "prepare", spy)
     async with walked(Walk(*calls)):
         assert (Cause.STEP_BOUNDARY in causes) is asked
+
+
+async def test_member_takes_no_task_while_its_plan_waits(autojump_clock: MockClock) -> None:
+    """A task that becomes ready meanwhile goes to who can work on it, or waits for the decision."""
+    scripts = {"ann": Walk(), "ben": lambda request: claimed(request, "ben")}
+    async with open_team(None, model=ScriptedModel(scripts), wall_clock=virtual_wall_clock) as team:
+        await team.spawn("ann", prompt="begin", plan="required", tools=[])
+        request = await anext(team.plan_requests())
+        task = await team.tasks.create("Build")
+        assert team.tasks.get(task.id).owner is None
+        await team.spawn("ben", tools=[])
+        await wait_for(team, lambda: team.tasks.get(task.id).status == "completed")
+        assert team.tasks.get(task.id).result == "by ben"
+        later = await team.tasks.create("Build more", assignee="ann")
+        await trio.testing.wait_all_tasks_blocked()
+        assert team.tasks.get(later.id).owner is None
+        await request.approve()
+        await wait_for(team, lambda: team.tasks.get(later.id).owner == "ann")
+
+
+def claimed(request: ModelRequest, name: str) -> Reply:
+    """Complete a task that was given."""
+    newest = spoken(request.messages[-1])
+    return call("task_complete", task_id=1, result=f"by {name}") if 'task_id="1"' in newest else say("ready")

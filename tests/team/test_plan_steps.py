@@ -1,6 +1,6 @@
 """The steps of an approved plan: one at a time, in order unless a reason is given, with attempts, notes and bounded outputs."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -118,7 +118,7 @@ async def test_done_step_is_a_place_to_compact_at(
 
 async def test_member_takes_no_task_while_its_plan_waits(autojump_clock: MockClock) -> None:
     """A task that becomes ready meanwhile goes to who can work on it, or waits for the decision."""
-    scripts = {"ann": Walk(), "ben": lambda request: claimed(request, "ben")}
+    scripts: dict[str, Callable[[ModelRequest], Reply]] = {"ann": Walk(), "ben": lambda request: claimed(request, "ben")}
     async with open_team(None, model=ScriptedModel(scripts), wall_clock=virtual_wall_clock) as team:
         await team.spawn("ann", prompt="begin", plan="required", tools=[])
         request = await anext(team.plan_requests())

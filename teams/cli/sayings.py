@@ -8,8 +8,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from protocols.contract import Rule
 from protocols.errors import UnknownRequest
-from protocols.request import Request
+from protocols.request import Request, RequestKind
 from teams.cli.output import amount, clean, names
 from teams.journal.records import Record
 from teams.state.team_state import TeamState
@@ -126,6 +127,29 @@ class Narrator:
         words = ", ".join(f"{key}: {clean(str(value))}" for key, value in fields.items() if key != "id")
         return Saying("", f"task {fields['id']}", f"changed: {words}")
 
+    # -- plans and rules -------------------------------------------------------------
+
+    def plan_step(self, fields: Mapping[str, Any]) -> Saying:
+        """Say how far a step of a plan is."""
+        verb, style = {"start": ("begins", ""), "finish": ("has done", "green"), "fail": ("has failed at", "red")}[fields["event"]]
+        said = fields.get("note") or fields.get("output") or ""
+        plan = self._state.plans.get(fields["plan"], fields["member"])
+        text = f": {clean(plan.steps[fields['step'] - 1].text)}" if plan is not None else ""
+        words = f"{verb} step {fields['step']}{text}{f' ({clean(said)})' if said else ''}"
+        return Saying(clean(fields["member"]), fields["plan"], words, style)
+
+    def plan_tasks(self, fields: Mapping[str, Any]) -> Saying:
+        """Say which tasks the steps of a plan have become."""
+        return Saying(clean(fields["member"]), fields["plan"], f"its steps are task {names(map(str, fields['tasks']))}")
+
+    def rule_added(self, fields: Mapping[str, Any]) -> Saying:
+        """Say who made which rule."""
+        return Saying(clean(fields["by"]), fields["id"], f"adds the rule: {clean(str(Rule.from_json(fields['rule'])))}", "yellow")
+
+    def rule_removed(self, fields: Mapping[str, Any]) -> Saying:
+        """Say who removed a rule."""
+        return Saying(clean(fields["by"]), fields["id"], "removes the rule", "yellow")
+
     # -- requests --------------------------------------------------------------------
 
     def request_opened(self, fields: Mapping[str, Any]) -> Saying:
@@ -138,9 +162,9 @@ class Narrator:
             reason = f": {clean(str(body['reason']))}" if body.get("reason") else ""
             again = "again " if body.get("rejected_before") else ""
             return Saying(who, fields["id"], f"asks {clean(fields['subject'])} {again}to shut down{reason}", "yellow")
-        return Saying(
-            who, fields["id"], f"asks: {fields['request_kind'].replace('_', ' ')} {clean(json.dumps(body, ensure_ascii=False))}", "yellow"
-        )
+        if fields["request_kind"] == "permission":
+            return Saying(who, fields["id"], f"asks to run {clean(str(body['what']))}, {clean(str(body['why']))}", "yellow")
+        return Saying(who, fields["id"], f"asks: {clean(str(body['question']))}", "yellow")
 
     def request_advanced(self, fields: Mapping[str, Any]) -> Saying:
         """Say what was answered, or what else happened to a request."""
@@ -149,15 +173,26 @@ class Narrator:
         if fields.get("event") == "revise":
             body: Mapping[str, Any] = fields.get("body", {})
             words = f"revised the plan: {clean(str(body.get('summary', '')))}"
+        elif fields.get("event") == "hand_over":
+            words = f"hands over {_matter(self._state.requests.get(fields['id']))} to the next of the chain"
+        elif "approved" in fields and state in _UNDECIDED:
+            words = f"votes {'yes' if fields['approved'] else 'no'} on {_matter(self._state.requests.get(fields['id']))}"
         else:
             words = f"{state}: {_matter(self._state.requests.get(fields['id']))}{f' ({clean(feedback)})' if feedback else ''}"
         style = {"approved": "green", "rejected": "red", "stopped forced": "red", "expired": "red"}.get(state, "")
         return Saying(clean(fields["by"]), fields["id"], words, style)
 
 
+_UNDECIDED = frozenset({"asked", "submitted"})
+
+
 def _matter(request: Request) -> str:
-    if request.kind.value == "plan_approval":
+    if request.kind is RequestKind.plan_approval:
         return f"the plan of {clean(request.subject)}"
+    if request.kind is RequestKind.permission:
+        return f"{clean(str(request.body['what']))} of {clean(request.asker)}"
+    if request.kind is RequestKind.question:
+        return f"the question of {clean(request.asker)}"
     return f"the {request.kind.value.replace('_', ' ')} of {clean(request.subject)}"
 
 
@@ -177,6 +212,10 @@ _TELLERS: Mapping[str, Callable[[Narrator, Mapping[str, Any]], Saying]] = {
     "task.changed": Narrator.task_changed,
     "task.renewed": Narrator.task_renewed,
     "task.amended": Narrator.task_amended,
+    "plan.step": Narrator.plan_step,
+    "plan.tasks": Narrator.plan_tasks,
+    "rule.added": Narrator.rule_added,
+    "rule.removed": Narrator.rule_removed,
     "request.opened": Narrator.request_opened,
     "request.advanced": Narrator.request_advanced,
 }

@@ -209,7 +209,8 @@ REQUEST_COLUMNS = (
 
 
 def _request_row(request: Request, now: float) -> list[str | Cell]:
-    about = request.body.get("summary") or request.body.get("reason") or request.subject
+    body = request.body
+    about = body.get("summary") or body.get("reason") or body.get("what") or body.get("question") or request.subject
     state = f"{request.state}{f' (revision {request.revision})' if request.revision > 1 else ''}"
     waits = names(request.answerers, last="or") if request.is_undecided else ""
     return [

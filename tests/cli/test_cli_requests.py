@@ -10,8 +10,10 @@ import trio
 
 from protocols import Stage
 from teams import MemberOptions, ScriptedModel, TeamOptions, Touches, open_team, tool
+from teams.cli.sayings import KINDS
 from teams.models.base import ModelRequest
 from teams.models.script import Reply, call, say, spoken
+from teams.state.team_state import TeamState
 from teams.testing.team import wait_for
 
 Run = Callable[..., tuple[int, str, str]]
@@ -105,6 +107,28 @@ def test_plan_is_shown_whole(team: Path, run: Run) -> None:
     assert (code, "is no plan, but a permission" in said) == (1, True)
     code, _, said = run("plan", team, "r99")
     assert (code, f"there is no plan 'r99'; plans: {by['ann']}" in said) == (1, True)
+
+
+def test_log_says_in_words_what_was_asked_and_decided(team: Path, run: Run) -> None:
+    """Every kind of record that is folded has its words, and nothing is shown as raw fields."""
+    by = ids(run, team)
+    run("approve", team, by["ben"], "--always")
+    run("rules", team, "--remove", "u1")
+    run("approve", team, by["ann"])
+    run("answer", team, by["dan"], "8080")
+    shown = run("log", team)[1]
+    for words in (
+        "asks to run shell `git push`, every call of shell needs a permission",
+        "approved: shell `git push` of ben",
+        "votes yes on the plan of ann",
+        "asks: Which port,",
+        "answered: the question of dan (8080)",
+        "adds the rule: allow shell command git push for ben",
+        "removes the rule",
+    ):
+        assert words in shown
+    assert "{" not in shown
+    assert set(KINDS) == set(TeamState()._appliers)
 
 
 async def _next_life(team: Path) -> ScriptedModel:

@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from protocols import AlreadyDecided, NotTheAnswerer, Rule, RuleAction, Stage
-from teams import MemberOptions, PlanOptions, ScriptedModel, TeamOptions, open_team, rule_list
+from teams import MemberOptions, PlanOptions, ScriptedModel, TeamOptions, at_terminal, open_team, rule_list
 from teams.approvals import AnyRequest, PlanRequest
 from teams.events import RuntimeNotice
 from teams.models.base import ModelRequest
@@ -203,3 +203,46 @@ async def test_steps_can_become_tasks_of_the_plans_owner(autojump_clock: MockClo
         assert [(task.subject, task.assignee) for task in team.tasks.list_all()] == [("first", "ann"), ("second", "ann")]
         assert [str(status) for _, status in team.state.plan_steps("ann")] == ["done", "done"]
         assert (await team.shutdown("ann")).steps == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        ("", ("approved", "me", "")),
+        ("y", ("approved", "me", "")),
+        ("smaller steps", ("rejected", "me", "smaller steps")),
+        ("p", ("approved", "lead", "")),
+    ],
+)
+async def test_person_decides_at_the_terminal(monkeypatch: pytest.MonkeyPatch, said: str, outcome: tuple[str, str, str]) -> None:
+    """The prompt shows the plan; an empty line approves, words reject with them, `p` passes on; the team goes on meanwhile."""
+    prompts: list[str] = []
+
+    def answer(prompt: str) -> str:
+        prompts.append(prompt)
+        return said
+
+    monkeypatch.setattr("builtins.input", answer)
+    async with open_team(None, model=StrictModel(ScriptedModel({"ann": planner(files=["docs/a.md"])}))) as team:
+        await team.add_approver("me", at_terminal)
+        await team.spawn("ann", prompt="begin", plan="required", tools=[], options=MemberOptions(approval=("me", "lead")))
+        if said == "p":
+            await (await anext(team.plan_requests())).approve()
+        await wait_for(team, lambda: team.state.requests.get("r1").decision if "r1" in team.state.requests else None)
+        assert decision(team) == outcome
+        assert "Plan r1 of ann, revision 1" in prompts[0]
+        assert "- docs/a.md" in prompts[0]
+
+
+async def test_nobody_at_the_terminal_leaves_it_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of the input is no decision."""
+
+    def ended(prompt: str) -> str:
+        raise EOFError(prompt)
+
+    monkeypatch.setattr("builtins.input", ended)
+    async with open_team(None, model=StrictModel(ScriptedModel({"ann": planner()}))) as team:
+        await team.add_approver("me", at_terminal)
+        await team.spawn("ann", prompt="begin", plan="required", tools=[], options=MemberOptions(approval=("me", "lead")))
+        request = await anext(team.plan_requests())
+        assert request.decider == "lead"

@@ -23,7 +23,7 @@ from teams.options import BusOptions, TaskOptions
 from teams.state.roster import MemberSpec
 from teams.tasks import TaskManager
 from teams.team import join_plain_member
-from teams.waits import WaitGraph
+from teams.waits import TeamFacts, WaitGraph
 
 
 class Core(NamedTuple):
@@ -57,7 +57,7 @@ async def open_core(directory: Path) -> AsyncGenerator[Core]:
 async def core_over(journal: Journal) -> AsyncGenerator[Core]:
     """Run a core over a journal."""
     async with open_engine(journal, wall_clock=time.time) as engine:
-        waits = WaitGraph(lambda _: ())
+        waits = WaitGraph(TeamFacts(lambda: engine.state))
         bus = MessageBus(engine, ArtifactStore(None), waits, BusOptions(unread_quota=None))
         yield Core(engine, bus, TaskManager(engine, waits, TaskOptions(), author="author"))
 

@@ -156,8 +156,8 @@ class MessageBus:
     async def ask(self, sender: str, to: str, content: str, *, priority: Priority = "tool", key: str | None = None) -> "Message":
         """Send a message and wait for the one that answers it (its `request_id` is this one's id); the reply is acknowledged.
 
-        Raises: NoReply when `to` has ended, or has not answered within `BusOptions.reply_seconds`; WaitCycle when `to` waits for `sender`
-            already, directly or not; what `send` raises.
+        Raises: NoReply when `to` has ended, or has not answered within `BusOptions.reply_seconds`; WaitCycle when `to` could not
+            answer before `sender` goes on; what `send` raises.
         Checkpoints: always; when Cancelled, the question stays sent and a late reply stays in the inbox.
         """
         with self._waits.waiting(sender, to):

@@ -25,7 +25,7 @@ from teams.listeners import tell_watchers
 from teams.options import TeamOptions
 from teams.state.team_state import TeamState
 from teams.tasks import TaskManager
-from teams.waits import WaitGraph
+from teams.waits import TeamFacts, WaitGraph
 
 CLOSING_SECONDS = 5.0
 """How long the journal of a closing team may take to close."""
@@ -78,7 +78,7 @@ async def connect_team(
         async with open_engine(journal, wall_clock=wall_clock) as engine:
             events = EventHub(options.event_buffer)
             engine.listen(lambda records: tell_watchers(records, events, engine.state))
-            waits = WaitGraph(lambda _: ())
+            waits = WaitGraph(TeamFacts(lambda: engine.state))
             bus = MessageBus(engine, ArtifactStore(root / "artifacts"), waits, options.bus)
             person = person_of(engine.state, options.person)
             tasks = TaskManager(engine, waits, options.tasks, author=person)

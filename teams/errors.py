@@ -9,7 +9,7 @@ TeamError
 │   ├── UnknownTask, TaskStateError, TaskGraphError, ClaimLost, StaleLease
 │   ├── MailboxFull         the recipient has too much unread mail
 │   ├── NoReply             a question got no answer
-│   ├── WaitCycle           the wait would close a cycle of waits
+│   ├── WaitCycle           the wait could never end; names the circle
 │   ├── PlanRequired        a write before the plan was approved
 │   └── RegistryFrozen      a tool registered after the definitions were read
 ├── HostConflict            the member is hosted by another process
@@ -147,11 +147,14 @@ class NoReply(UsageError):
 
 
 class WaitCycle(UsageError):
-    """A wait would close a cycle in which everybody waits for everybody."""
+    """A wait could never end: whoever could end it waits, through others, for it to end.
 
-    def __init__(self, cycle: Sequence[str]) -> None:
-        super().__init__(f"cannot wait: {' waits for '.join([*cycle, cycle[0]])}; nobody in this circle could ever go on")
-        self.cycle = tuple(cycle)
+    `cycle` are the members and tasks of the circle as it runs, `kinds` how each of them depends on the next.
+    """
+
+    def __init__(self, cycle: Sequence[str], kinds: Sequence[str], sentence: str) -> None:
+        super().__init__(f"cannot wait: {sentence}; nobody in this circle could ever go on")
+        self.cycle, self.kinds = tuple(cycle), tuple(kinds)
 
 
 class PlanRequired(UsageError):

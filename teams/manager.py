@@ -179,7 +179,7 @@ class TeammateManager:
     async def join(self, name: str, *, waiter: str | None = None) -> Member:
         """Wait until a member has stopped or failed, and return it.
 
-        Raises: UnknownMember; WaitCycle when it waits for `waiter`.
+        Raises: UnknownMember; WaitCycle when it cannot end before `waiter` goes on.
         Checkpoints: always.
         """
         engine = self._services.engine
@@ -191,7 +191,7 @@ class TeammateManager:
 
         if waiter is None:
             return await engine.wait_until(("member", name), ended)
-        with self._services.waits.waiting(waiter, name):
+        with self._services.waits.waiting(waiter, name, kind="join"):
             return await engine.wait_until(("member", name), ended)
 
     # -- shutting down --------------------------------------------------------------------

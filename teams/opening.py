@@ -6,7 +6,7 @@ then is in the journal; the same directory opens again and the team goes on.
 
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -39,7 +39,7 @@ from teams.tasks import TaskManager
 from teams.team import Team, join_plain_member
 from teams.toolsets import Toolsets
 from teams.views import ViewWriter
-from teams.waits import WaitGraph
+from teams.waits import TeamFacts, WaitGraph
 
 CLOSING_SECONDS = 5.0
 """How long the last records and views of a closing team may take, once its members have ended."""
@@ -179,19 +179,10 @@ class _Place(NamedTuple):
 
 
 def _assemble(engine: Engine, place: _Place, options: TeamOptions, model: Model) -> tuple[Services, TeammateManager]:
-    def further(node: str) -> Sequence[str]:
-        tasks = engine.state.tasks
-        if not node.startswith("task "):
-            return ()
-        task = tasks.by_id.get(int(node[5:]))
-        if task is None:
-            return ()
-        return [task.owner] if task.owner is not None else [f"task {blocker}" for blocker in tasks.blocked_by(task.id)]
-
     def book(agent: str, usage: Usage) -> None:
         manager.book(agent, usage)  # it is made below
 
-    waits = WaitGraph(further)
+    waits = WaitGraph(TeamFacts(lambda: engine.state))
     artifacts = ArtifactStore(place.within("artifacts"))
     events = EventHub(options.event_buffer)
     engine.listen(lambda records: tell_watchers(records, events, engine.state))

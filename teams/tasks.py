@@ -205,7 +205,7 @@ class TaskManager:
         self.get(task_id)
         if waiter is None:
             return await self._wait_over(task_id)
-        with self._waits.waiting(waiter, f"task {task_id}"):
+        with self._waits.waiting(waiter, f"task {task_id}", kind="task"):
             return await self._wait_over(task_id)
 
     async def _wait_over(self, task_id: int) -> Task:

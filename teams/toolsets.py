@@ -130,7 +130,7 @@ class Toolsets:
 
     async def shutdown_by_agent(self, agent: str, name: str, reason: str, force: bool) -> str:
         """Ask a member to stop and return how that ended."""
-        with self._services.waits.waiting(agent, name):
+        with self._services.waits.waiting(agent, name, kind="shutdown"):
             outcome = await self.manager.shutdown(name, by=agent, reason=reason, force=force)
         reason_given = f" ({escape_text(outcome.reason)})" if outcome.reason else ""
         handed_back = f"; handed back: task {', '.join(map(str, outcome.handed_back))}" if outcome.handed_back else ""

@@ -19,7 +19,7 @@ from teams.state.roster import MemberSpec
 from teams.state.roster_commands import ChangeStatus, Join
 from teams.tasks import TaskManager
 from teams.testing.team import virtual_wall_clock
-from teams.waits import WaitGraph
+from teams.waits import TeamFacts, WaitGraph
 
 HOST = "here_1_00000000"
 
@@ -57,14 +57,7 @@ async def open_rig(
 ) -> AsyncGenerator[Rig]:
     """Open an engine on a journal, by default one in memory, with members that a script drives."""
     async with open_engine(MemoryJournal() if journal is None else journal, wall_clock=wall_clock) as engine:
-
-        def further(node: str) -> Sequence[str]:
-            if not node.startswith("task "):
-                return ()
-            task = engine.state.tasks.by_id[int(node[5:])]
-            return [task.owner] if task.owner else [f"task {blocker}" for blocker in engine.state.tasks.blocked_by(task.id)]
-
-        waits = WaitGraph(further)
+        waits = WaitGraph(TeamFacts(lambda: engine.state))
         mail = MessageBus(engine, ArtifactStore(artifacts), waits, bus or BusOptions())
         rig = Rig(engine, mail, TaskManager(engine, waits, TaskOptions(), author="ann"), waits)
         await rig.join(*members, kind="script", task_limit=task_limit)

@@ -102,7 +102,7 @@ async def test_lead_cannot_wait_for_its_own_shutdown(autojump_clock: MockClock) 
     async with open_team(None, model=StrictModel(inner), wall_clock=virtual_wall_clock) as team:
         await team.spawn("boss", prompt="begin", lead=True)
         await team.wait_quiescent()
-        assert "boss waits for boss" in spoken(inner.last_requests["boss"].messages[-1])
+        assert "boss waits for the shutdown of boss" in spoken(inner.last_requests["boss"].messages[-1])
         assert not team.state.requests.open()
 
 

@@ -38,11 +38,16 @@ PRIORITIES = ("turn", "tool", "now")
 
 
 class Receipt(NamedTuple):
-    """Where one message stands with one recipient."""
+    """Where one message stands with one recipient.
+
+    `waits_behind` is what the recipient is busy with, such as "bash, 40 s" or "a model call, 3 s". It is empty when nothing runs or this
+    process does not host the recipient, when it has the message, and when a message that was just sent interrupts (priority `now`).
+    """
 
     id: str
     recipient: str
     state: Literal["stored", "injected", "committed"]
+    waits_behind: str = ""
 
 
 class Inbox:
@@ -97,6 +102,8 @@ class MessageBus:
         self._inboxes: dict[str, Inbox] = {}
         self.reserved: set[str] = set()
         """Members whose mail the runtime of this process takes; nobody else may."""
+        self.tell_busy: Callable[[str], str] = _never_busy
+        """Says what a member is busy with, empty when with nothing; set by who hosts members."""
         engine.listen(self._note)
 
     # -- sending -----------------------------------------------------------
@@ -138,7 +145,7 @@ class MessageBus:
             key=key,
         )
         message_id = await self._engine.submit(SendMail(mail, self._options.unread_quota))
-        return Receipt(message_id, to, "stored")
+        return self._sent(message_id, to, priority)
 
     async def broadcast(self, sender: str, content: str, *, priority: Priority = "tool", key: str | None = None) -> tuple[Receipt, ...]:
         """Store one message for every other live member, all or none, at one version of the roster.
@@ -151,7 +158,7 @@ class MessageBus:
             content, artifact = await self._store_body(sender, content)
         command = Broadcast(sender, content, self._options.unread_quota, priority, artifact, key)
         message_id, recipients = await self._engine.submit(command)
-        return tuple(Receipt(message_id, name, "stored") for name in recipients)
+        return tuple(self._sent(message_id, name, priority) for name in recipients)
 
     async def ask(self, sender: str, to: str, content: str, *, priority: Priority = "tool", key: str | None = None) -> "Message":
         """Send a message and wait for the one that answers it (its `request_id` is this one's id); the reply is acknowledged.
@@ -181,6 +188,9 @@ class MessageBus:
         members, limit = self._engine.state.roster.members, self._options.reply_seconds
         with trio.move_on_after(math.inf if limit is None else limit):
             await self._engine.wait_until(ANYTHING, lambda: bool(answer) or not members[to].live or None)
+
+    def _sent(self, message_id: str, recipient: str, priority: Priority) -> Receipt:
+        return Receipt(message_id, recipient, "stored", "" if priority == "now" else self.receipt(message_id, recipient).waits_behind)
 
     def _is_oversized(self, content: str, priority: str) -> bool:
         if priority not in PRIORITIES:
@@ -267,13 +277,15 @@ class MessageBus:
     # -- receipts ------------------------------------------------------------
 
     def receipt(self, message_id: str, recipient: str) -> Receipt:
-        """Tell where a message stands; raise UsageError for an id that was never given out."""
+        """Tell where a message stands now, and behind what; raise UsageError for an id that was never given out."""
         mail = self._engine.state.mail
         if not mail.was_sent(message_id):
             raise UsageError(f"there is no message {message_id!r}; ids run from m1 to m{mail.sent}")
         if message_id in mail.box(recipient):
             inbox = self._inboxes.get(recipient)
-            return Receipt(message_id, recipient, "injected" if inbox is not None and message_id in inbox.taken else "stored")
+            if inbox is not None and message_id in inbox.taken:
+                return Receipt(message_id, recipient, "injected")
+            return Receipt(message_id, recipient, "stored", self.tell_busy(recipient))
         return Receipt(message_id, recipient, "committed")
 
     async def wait_committed(self, receipt: Receipt) -> Receipt:
@@ -317,6 +329,10 @@ class MessageBus:
                 inbox = inboxes.get(fields["member"])
                 if inbox is not None:
                     inbox.drop(fields["ids"])
+
+
+def _never_busy(_member: str) -> str:
+    return ""
 
 
 def message_of(mail: Mail, recipient: str) -> "Message":

@@ -12,7 +12,7 @@ Laws:
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import trio
 
@@ -79,6 +79,16 @@ class AgentResponse:
     usage: Usage = NO_USAGE
     rounds: int = 0
     raw: ModelReply | None = None
+
+
+class Activity(NamedTuple):
+    """What an agent does at this moment, in words that no model wrote, and since when by trio's clock."""
+
+    what: str
+    since: float
+
+    def __str__(self) -> str:
+        return f"{self.what}, {trio.current_time() - self.since:.0f} s"
 
 
 class TranscriptLog(Protocol):
@@ -163,6 +173,7 @@ class AgentLoop:
         self._gate: Gate = self._surroundings.gate
         self._asked: Cause | None = None
         self._resumed: frozenset[str] = frozenset()
+        self._running: dict[str, Activity] = {}  # by the id of the tool call; in the order in which they began
 
     # -- the outside ---------------------------------------------------------
 
@@ -188,6 +199,10 @@ class AgentLoop:
         """Cut short the running model call or tools, so that mail can be seen at once; nothing happens between two of them."""
         if self._interruptible is not None:
             self._interruptible.cancel()
+
+    def activity(self) -> Activity | None:
+        """Tell what runs now, the oldest of several tool calls; None between two steps and between turns."""
+        return next(iter(self._running.values()), None)
 
     def ask_compaction(self, cause: Cause = Cause.ASKED) -> None:
         """Have the context compacted before the next call of the model."""
@@ -291,8 +306,12 @@ class AgentLoop:
         events, name = self._events, self.config.name
         on_text = partial(self._tell_text, name) if events.watched else None
         replies: list[ModelReply] = []  # still empty when the scope was cut short
-        with self._let_be_interrupted(trio.CancelScope()):
-            replies.append(await self._gateway.call(request, model=self.config.model, on_text=on_text))
+        self._running[""] = Activity("a model call", trio.current_time())
+        try:
+            with self._let_be_interrupted(trio.CancelScope()):
+                replies.append(await self._gateway.call(request, model=self.config.model, on_text=on_text))
+        finally:
+            del self._running[""]
         if not replies:
             return None
         reply = replies[0]
@@ -330,15 +349,7 @@ class AgentLoop:
 
     async def _run_calls(self, calls: Sequence[ToolCall], remark: str, known: Sequence[ToolResult] = ()) -> tuple[ToolResult, ...]:
         """Run calls and append their results, behind those that are known already."""
-        watched = self._events.watched
-        batch = ToolBatch(
-            self.dispatcher,
-            calls,
-            self._context,
-            self._gate,
-            on_start=self._tell_start if watched else None,
-            on_end=self._tell_end if watched else None,
-        )
+        batch = ToolBatch(self.dispatcher, calls, self._context, self._gate, on_start=self._tell_start, on_end=self._tell_end)
         try:
             self._let_be_interrupted(batch.scope)
             await batch.run()
@@ -444,14 +455,18 @@ class AgentLoop:
         from teams.compacting import ask_for_summary  # as above
 
         config = self.config
-        return await ask_for_summary(
-            request,
-            gateway=self._gateway,
-            model=config.model,
-            agent=config.name,
-            system=config.system_prompt,
-            tools=self._definitions or self.dispatcher.memo(_offered),
-        )
+        self._running[""] = Activity("a summary of its context", trio.current_time())
+        try:
+            return await ask_for_summary(
+                request,
+                gateway=self._gateway,
+                model=config.model,
+                agent=config.name,
+                system=config.system_prompt,
+                tools=self._definitions or self.dispatcher.memo(_offered),
+            )
+        finally:
+            del self._running[""]
 
     def _take_asked(self) -> Cause | None:
         cause, self._asked = self._asked, None
@@ -467,9 +482,15 @@ class AgentLoop:
         self._events.emit(TextDelta(name, text))
 
     def _tell_start(self, call: ToolCall) -> None:
-        self._events.emit(ToolStarted(self.config.name, str(call.name), call.id, call.input))
+        tool = self.dispatcher.get(call.name)
+        self._running[call.id] = Activity("a tool" if tool is None else tool.name, trio.current_time())
+        if self._events.watched:
+            self._events.emit(ToolStarted(self.config.name, str(call.name), call.id, call.input))
 
     def _tell_end(self, call: ToolCall, result: ToolResult) -> None:
+        self._running.pop(call.id, None)
+        if not self._events.watched:
+            return
         name = self.config.name
         self._events.emit(ToolEnded(name, str(call.name), call.id, result.is_error, result.interrupted, result.text[:500]))
 

@@ -84,6 +84,7 @@ class TeammateManager:
         self._deadline = trio.CancelScope()
         self._leases_timed = False
         services.engine.listen(self._note)
+        services.bus.tell_busy = self._tell_busy
 
     # -- spawning -----------------------------------------------------------------
 
@@ -155,6 +156,11 @@ class TeammateManager:
         """Run something beside the members for as long as they are hosted."""
         self._to_serve.append(work)
         self._lot.unpark()
+
+    def _tell_busy(self, name: str) -> str:
+        mate = self._mates.get(name)
+        activity = None if mate is None else mate.activity()
+        return "" if activity is None else str(activity)
 
     # -- looking ---------------------------------------------------------------------
 

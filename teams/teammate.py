@@ -24,7 +24,7 @@ from protocols.shutdown import ShutdownEvent, ShutdownState
 from teams.bus import message_of
 from teams.events import RuntimeNotice, SessionLarge
 from teams.gate import CallGate
-from teams.loop import AgentConfig, AgentLoop, Surroundings
+from teams.loop import Activity, AgentConfig, AgentLoop, Surroundings
 from teams.models.base import Usage
 from teams.prompts import situation, state_digest, system_prompt
 from teams.services import Services
@@ -340,6 +340,10 @@ class Teammate(Surroundings):
         """Let the running model call or tools be cut short, for mail of priority `now`."""
         if self._loop is not None:
             self._loop.interrupt()
+
+    def activity(self) -> Activity | None:
+        """Tell what runs now."""
+        return None if self._loop is None else self._loop.activity()
 
     def book(self, usage: Usage) -> None:
         """Add what one model call used."""

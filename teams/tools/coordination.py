@@ -113,7 +113,10 @@ def _leading_tools(bus: MessageBus) -> list[Tool]:
         """Send one message to all other members."""
         with explained():
             receipts = await bus.broadcast(context.agent, content, priority=priority)
-        return f"sent to {', '.join(receipt.recipient for receipt in receipts) or 'nobody: you are alone'}"
+        reached = [
+            f"{receipt.recipient}{f' (waits behind {receipt.waits_behind})' if receipt.waits_behind else ''}" for receipt in receipts
+        ]
+        return f"sent to {', '.join(reached) or 'nobody: you are alone'}"
 
     return [broadcast]
 
@@ -168,7 +171,7 @@ def _mail_tools(bus: MessageBus, door: TeamDoor) -> list[Tool]:
         """
         with explained():
             receipt = await bus.send(context.agent, to, content, priority=priority, request_id=request_id)
-        return f"message {receipt.id} to {to} is stored"
+        return f"message {receipt.id} to {to} is stored{f'; it waits behind {receipt.waits_behind}' if receipt.waits_behind else ''}"
 
     @tool(effect="reads")
     async def idle(context: ToolContext) -> str:

@@ -149,6 +149,23 @@ def test_chain_decides_by_rules_then_by_a_quorum() -> None:
     assert len(re.findall(r"^  v\w+ approved: looks right", text, re.MULTILINE)) == 2
 
 
+def test_steering_shows_what_mail_waits_behind_and_when_it_is_seen() -> None:
+    """Mail of priority `tool` is seen once the tool has ended, `now` cuts it short, and `turn` comes last of all."""
+    text = output_of("10")
+    assert_in_order(
+        text,
+        r"turn  'Thank you\.' is stored; waits behind: measure, 1 s$",
+        r"tool  'Measure B\.' is stored; waits behind: measure, 1 s$",
+        r"measure A ends$",
+        r"seen  'Measure B\.'$",
+        r"measure B is cut short$",
+        r"seen  'Stop: B is broken\.'$",
+        r"seen  'Thank you\.'$",
+    )
+    assert "now   'Stop: B is broken.' is stored; waits behind: nothing" in text
+    assert "measure B ends" not in text
+
+
 def test_three_days_show_every_cause() -> None:
     """Each cause that has a figure, and those that are raised by name, are seen at work."""
     text = output_of("12")

@@ -109,7 +109,7 @@ class CallGate:
         engine, spec = self._services.engine, self._spec
         request_id = self._asked.pop(call.id, None)
         try:
-            with self._services.waits.waiting(spec.name, *spec.approvers):
+            with self._services.waits.waiting(spec.name, *spec.approvers, kind="permission"):
                 if request_id is None:
                     await self._services.sessions.sync(spec.name)  # the next life must find the call that it was asked for
                     request_id = await self._open(call, reach, why)

@@ -7,10 +7,11 @@ Laws:
 - A task needs its owner's progress; without an owner, all its open blockers, and the progress of the member for which it is meant.
 - What can go on is the least fixed point of these rules, over what can be reached from the wait that is looked at, and nothing else. The
   wait that could never end is refused at once and names the circle.
-- Only what is known to stand still counts: persons, the runtime, members that have ended, and waits in other processes hold nobody up;
-  that a task may fail, and a deadline may pass, lets nobody off.
+- Only what is known to stand still counts: persons, the runtime and members that have ended hold nobody up; that a task may fail, and a
+  deadline may pass, lets nobody off.
 
-The waits are in the memory of the process whose members wait; owners, blockers and plans come from the log (`TeamFacts`).
+The waits are in the memory of the process whose members wait; owners, blockers, and what somebody must decide come from the log
+(`TeamFacts`), also for members of other processes.
 """
 
 from collections import deque
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, NamedTuple, Protocol
 
-from protocols.request import Request, Stage
+from protocols.request import Request, RequestKind, Stage
 from protocols.task_status import TaskStatus
 from teams.errors import WaitCycle
 from teams.state.tasks import Tasks
@@ -43,6 +44,8 @@ _WORDS: Mapping[EdgeKind, str] = {
 }
 _DECISIONS = frozenset({"plan", "permission", "question"})
 """A member that has ended ends who waits for its reply or its end; it decides nothing, and whoever else is asked must."""
+_BLOCKING: Mapping[RequestKind, WaitKind] = {RequestKind.permission: "permission", RequestKind.question: "question"}
+"""Requests for which a call of their asker waits, in whatever process."""
 _OVER = (TaskStatus.completed, TaskStatus.failed, TaskStatus.cancelled)
 _TASK = "task "
 
@@ -279,10 +282,12 @@ class TeamFacts:
         member = state.roster.members.get(node.name)
         if member is None or not member.live or member.spec.kind == "person":
             return None
-        if node.ability is Ability.attention or member.plan_request is None:
-            return ()
-        request = state.requests.get(member.plan_request)
-        return (Need("plan", tuple(_ways_to_decide(request))),) if request.is_undecided else ()
+        asked = (request for request in state.requests.open(asker=node.name) if request.is_undecided and request.kind in _BLOCKING)
+        needs = [Need(_BLOCKING[request.kind], tuple(_ways_to_decide(request))) for request in asked]
+        if node.ability is Ability.progress and member.plan_request is not None:
+            plan = state.requests.get(member.plan_request)
+            needs += [Need("plan", tuple(_ways_to_decide(plan)))] if plan.is_undecided else []
+        return needs
 
 
 def _task_needs(tasks: Tasks, task_id: int) -> list[Need]:

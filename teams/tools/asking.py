@@ -25,7 +25,7 @@ def asking_tools(engine: Engine, waits: WaitGraph, door: TeamDoor, questions: Qu
             raise ToolError("cannot ask a blank question; say what you want to know")
         request_id = door.asked_before(context.agent, context.call_id)
         try:
-            with waits.waiting(context.agent, to):
+            with waits.waiting(context.agent, to, kind="question"):
                 if request_id is None:
                     incarnation = door.incarnation(context.agent)
                     command = AskQuestion(context.agent, incarnation, context.call_id, to, question, questions.deadline_seconds)

@@ -10,10 +10,14 @@ from trio.testing import MockClock
 
 from teams import QuestionOptions, ScriptedModel, TeamOptions, connect_team, open_team
 from teams.approvals import QuestionRequest
+from teams.errors import WaitCycle
 from teams.models.base import ModelRequest
 from teams.models.script import Reply, call, say, spoken
+from teams.state.permission_commands import AskQuestion
 from teams.state.request_commands import AnswerRequest
 from teams.testing.team import StrictModel, virtual_wall_clock, wait_for
+from teams.waits import TeamFacts, WaitGraph
+from tests.state.driving import Desk
 
 
 def asks(made: Reply) -> Callable[[ModelRequest], Reply]:
@@ -149,3 +153,17 @@ async def test_question_survives_its_process(tmp_path: Path, answered: str) -> N
         await team.wait_quiescent()
         assert told(inner) == "user answers: 8080"
         assert team.state.requests_opened == 1
+
+
+def test_wait_for_a_member_that_asks_in_another_process_is_seen() -> None:
+    """What a member of another process waits for stands in the log, so the circle is found here as well; a decided question is none."""
+    desk = Desk()
+    for name in ("ann", "ben"):
+        desk.join(name)
+    request = desk.do(AskQuestion("ann", desk.incarnation("ann"), "c1", "ben", "Which port?", 60.0))
+    waits = WaitGraph(TeamFacts(lambda: desk.state))
+    with pytest.raises(WaitCycle, match="ben waits for a reply from ann, who waits for an answer from ben"), waits.waiting("ben", "ann"):
+        pass
+    desk.do(AnswerRequest(request.id, "ben", approved=True, feedback="8080"))
+    with waits.waiting("ben", "ann"):
+        assert waits.waits_of("ben") == ("ann",)

@@ -326,3 +326,49 @@ async def test_no_agent_makes_a_rule(autojump_clock: MockClock) -> None:
         await team.spawn("ann", prompt="begin", tools=[])
         with pytest.raises(Exception, match="it is an agent"):
             await team._services.engine.submit(AddRule(Rule(RuleAction.allow), "ann"))
+
+
+async def test_front_ends_that_race_agree_on_the_first_decision(tmp_path: Path) -> None:
+    """Three processes' worth of clients decide at the same time: one decision stands, the others are told it, and the call runs by it."""
+    work, inner = Work(), ScriptedModel(once(call("deploy", service="web")))
+    outcomes: list[str] = []
+    async with open_team(tmp_path / "team", model=StrictModel(inner), options=TeamOptions(views=False)) as team:
+        await team.spawn("ann", prompt="begin", tools=work.tools())
+        await wait_for(team, lambda: len(team.state.requests) == 1)
+
+        async def front_end(approve: bool) -> None:
+            async with connect_team(tmp_path / "team") as client:
+                try:
+                    after = await client.engine.submit(AnswerRequest("r1", client.person, approved=approve, feedback=str(approve)))
+                except AlreadyDecided as error:
+                    outcomes.append(error.decided)
+                else:
+                    outcomes.append("approved" if after.decision is not None and after.decision.approved else "rejected")
+
+        async with trio.open_nursery() as nursery:
+            for approve in (True, False, True):
+                nursery.start_soon(front_end, approve)
+        await team.wait_quiescent()
+    assert len(set(outcomes)) == 1
+    assert work.done == (["deploy web"] if outcomes[0] == "approved" else [])
+
+
+@pytest.mark.parametrize(("lead", "approve"), [(True, True), (False, True), (True, False)])
+async def test_agent_that_is_asked_decides_with_its_tool(autojump_clock: MockClock, lead: bool, approve: bool) -> None:
+    """A lead, and any teammate that is named as an approver, gets the request as mail of the runtime and decides it by its id."""
+
+    def boss(request: ModelRequest) -> Reply:
+        newest = request.messages[-1]
+        if 'type="permission_request"' not in spoken(newest):
+            return say("done")
+        assert "ann asks to run deploy" in spoken(newest)
+        request_id = spoken(newest).split('request_id="')[1].split('"')[0]
+        return call("review_permission", request_id=request_id, approve=approve, feedback="as I see it")
+
+    work, inner = Work(), ScriptedModel({"ann": once(call("deploy", service="web")), "boss": boss})
+    async with open_team(None, model=StrictModel(inner), wall_clock=virtual_wall_clock) as team:
+        await team.spawn("boss", lead=lead, tools=[])
+        await team.spawn("ann", prompt="begin", tools=work.tools(), options=MemberOptions(approvers=("boss",)))
+        await team.wait_quiescent()
+        assert work.done == (["deploy web"] if approve else [])
+        assert ("as I see it" in last_words(inner)) is not approve

@@ -12,11 +12,11 @@ Laws:
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
-from compaction.compactor import Around, Checkpoint, Compactor, tools_text_tokens
+from compaction.compactor import Compactor, tools_text_tokens
 from compaction.fill import Fill, fill
 from compaction.models import ModelFacts, model_facts
 from compaction.options import CompactionOptions
@@ -38,9 +38,10 @@ from teams.events import (
 from teams.models.base import Model, ModelReply, ModelRequest, ToolDefinition, Usage
 from teams.models.gateway import Gateway
 from teams.options import AgentOptions
-from teams.tools.base import Tool, ToolCall, ToolContext, ToolResult
+from teams.surroundings import Surroundings, TranscriptLog
+from teams.tools.base import ToolCall, ToolContext, ToolResult
 from teams.tools.batch import ToolBatch
-from teams.tools.dispatcher import Gate, ToolDispatcher, Verdict
+from teams.tools.dispatcher import Gate, ToolDispatcher
 
 if TYPE_CHECKING:
     from compaction.summarizer import SummaryReply, SummaryRequest
@@ -89,51 +90,6 @@ class Activity(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.what}, {trio.current_time() - self.since:.0f} s"
-
-
-class TranscriptLog(Protocol):
-    """Where a transcript is kept; written in the order of the calls."""
-
-    def add(self, message: ModelMessage, *, mail: Sequence[str] = (), reply: ModelReply | None = None, epoch: int = 0) -> None:
-        """Write a message behind the ones before it; it survives the process, not yet a power failure."""
-        ...
-
-    def compacted(self, checkpoint: Checkpoint) -> None:
-        """Write a compaction checkpoint."""
-        ...
-
-    async def sync(self) -> None:
-        """Return when everything added so far is on disk."""
-        ...
-
-
-class Surroundings:
-    """What an agent lives in; the parts of this class do nothing, a teammate's do."""
-
-    def take_mail(self) -> tuple[list[Block], Sequence[str]]:
-        """Return what must be said to the agent at a tool boundary, and the ids of the messages in it."""
-        return [], ()
-
-    def must_stop(self) -> bool:
-        """Tell, at a tool boundary, whether the turn must end."""
-        return False
-
-    def is_called(self) -> bool:
-        """Tell whether something waits that must be seen at once; `AgentLoop.interrupt` says so while a call runs."""
-        return False
-
-    def around(self) -> Around:
-        """Return what the compactor is given: state, clock, hooks; the loop adds the summarizer."""
-        return Around(clock=trio.current_time)
-
-    def take_compaction(self) -> Cause | None:
-        """Return why the context shall be compacted before the next call, if somebody wants that, and forget it."""
-        return None
-
-    def gate(self, tool: Tool, call: ToolCall) -> Verdict:
-        """Return None when a call may run, why it may not, or what must be waited for first."""
-        del tool, call
-        return None
 
 
 class AgentLoop:

@@ -24,7 +24,7 @@ from protocols.shutdown import ShutdownEvent, ShutdownState
 from teams.bus import message_of
 from teams.events import RuntimeNotice, SessionLarge
 from teams.gate import CallGate
-from teams.loop import Activity, AgentConfig, AgentLoop, Surroundings
+from teams.loop import Activity, AgentConfig, AgentLoop
 from teams.models.base import Usage
 from teams.prompts import situation, state_digest, system_prompt
 from teams.services import Services
@@ -34,6 +34,7 @@ from teams.state.mailboxes import Mail
 from teams.state.request_commands import AdvanceRequest, AnswerRequest
 from teams.state.roster import Member, MemberSpec
 from teams.state.roster_commands import ChangeStatus, Compacted, EndTurn, StartTurn
+from teams.surroundings import Surroundings
 from teams.tools.base import Tool, ToolCall
 from teams.tools.dispatcher import ToolDispatcher, Verdict
 

@@ -132,9 +132,9 @@ class Narrator:
     def plan_step(self, fields: Mapping[str, Any]) -> Saying:
         """Say how far a step of a plan is."""
         verb, style = {"start": ("begins", ""), "finish": ("has done", "green"), "fail": ("has failed at", "red")}[fields["event"]]
-        said = fields.get("note") or fields.get("output") or ""
+        said = str(fields.get("note") or fields.get("output") or "")
         plan = self._state.plans.get(fields["plan"], fields["member"])
-        text = f": {clean(plan.steps[fields['step'] - 1].text)}" if plan is not None else ""
+        text = f": {clean(plan.steps[int(fields['step']) - 1].text)}" if plan is not None else ""
         words = f"{verb} step {fields['step']}{text}{f' ({clean(said)})' if said else ''}"
         return Saying(clean(fields["member"]), fields["plan"], words, style)
 

@@ -146,16 +146,9 @@ async def test_approver_that_fails_is_told_and_passes_on(autojump_clock: MockClo
         await team.spawn("ann", prompt="begin", plan="required", tools=[], options=MemberOptions(approval=("policy", "lead")))
         request = await anext(team.plan_requests())
         assert request.decider == "lead"
-        notices = [event async for event in _until_quiet(events) if isinstance(event, RuntimeNotice)]
+        seen = [events.receive_nowait() for _ in range(events.statistics().current_buffer_used)]
+        notices = [event for event in seen if isinstance(event, RuntimeNotice)]
         assert [notice.text for notice in notices] == ["approver policy failed on r1: RuntimeError: no opinion on r1"]
-
-
-async def _until_quiet(events: trio.MemoryReceiveChannel[object]):  # type: ignore[no-untyped-def]  # an async generator of whatever comes
-    while True:
-        try:
-            yield events.receive_nowait()
-        except trio.WouldBlock:
-            return
 
 
 async def test_revision_begins_the_chain_anew_and_says_what_changed(autojump_clock: MockClock) -> None:
@@ -246,3 +239,30 @@ async def test_nobody_at_the_terminal_leaves_it_to_the_next(monkeypatch: pytest.
         await team.spawn("ann", prompt="begin", plan="required", tools=[], options=MemberOptions(approval=("me", "lead")))
         request = await anext(team.plan_requests())
         assert request.decider == "lead"
+
+
+async def test_stage_that_is_gone_when_its_turn_comes_is_passed_over(autojump_clock: MockClock) -> None:
+    """A deadline hands over to the next stage that can still answer, not to one whose approvers have ended."""
+    model = StrictModel(ScriptedModel({"ann": planner(), "ben": lambda _: say("I say nothing"), "cora": lambda _: say("nor I")}))
+    async with open_team(None, model=model, wall_clock=virtual_wall_clock) as team:
+        for name in ("ben", "cora"):
+            await team.spawn(name, tools=[])
+        options = MemberOptions(approval=(Stage(("ben",), 1, 60.0), "cora", "user"))
+        await team.spawn("ann", prompt="begin", plan="required", tools=[], options=options)
+        await wait_for(team, lambda: "r1" in team.state.requests)
+        await team.shutdown("cora")
+        await trio.sleep(61)
+        assert team.state.requests.get("r1").answerers == ("user",)
+
+
+async def test_code_without_an_opinion_leaves_it_to_those_who_are_asked_with_it(autojump_clock: MockClock) -> None:
+    """One of several approvers passing on hands nothing over while the others can decide."""
+    model = StrictModel(ScriptedModel({"ann": planner(), "ben": lambda _: say("I am reading")}))
+    async with open_team(None, model=model, wall_clock=virtual_wall_clock) as team:
+        await team.add_approver("policy", rule_list())
+        await team.spawn("ben", tools=[])
+        options = MemberOptions(approval=(Stage(("policy", "ben"), 1, 600.0), "user"))
+        await team.spawn("ann", prompt="begin", plan="required", tools=[], options=options)
+        await wait_for(team, lambda: "r1" in team.state.requests)
+        await trio.sleep(300)
+        assert team.state.requests.get("r1").answerers == ("policy", "ben")

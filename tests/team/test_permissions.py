@@ -8,15 +8,16 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from protocols import AlreadyDecided, Rule, RuleAction
+from protocols import AlreadyDecided, MemberEvent, Rule, RuleAction
 from teams import MemberOptions, PermissionOptions, PlanOptions, ScriptedModel, TeamOptions, Tool, Touches, connect_team, open_team, tool
 from teams.approvals import PermissionRequest
 from teams.models.base import ModelRequest
 from teams.models.script import Reply, call, say, spoken
-from teams.state.permission_commands import AddRule, UsePermission
+from teams.state.permission_commands import AddRule, AskPermission, UsePermission
 from teams.state.request_commands import AnswerRequest
 from teams.team import Team
 from teams.testing.team import StrictModel, virtual_wall_clock, wait_for
+from tests.state.driving import Desk
 
 PLAN = {"summary": "s", "steps": ["one"], "files": ["src/**"], "commands": ["make *"]}
 
@@ -182,6 +183,7 @@ async def test_permission_without_an_answer_counts_as_its_default(autojump_clock
 RULES = [
     ([Rule(RuleAction.allow, "deploy")], "deploy web", 0),
     ([Rule(RuleAction.deny, "deploy"), Rule(RuleAction.allow, "*")], "", 0),
+    ([Rule(RuleAction.allow, "*"), Rule(RuleAction.deny, "deploy")], "", 0),
     ([Rule(RuleAction.allow, "deploy"), Rule(RuleAction.ask, "deploy")], "deploy web", 0),
     ([Rule(RuleAction.ask, "deploy"), Rule(RuleAction.allow, "deploy")], "deploy web", 1),
     ([Rule(RuleAction.deny, "deploy", member="ben")], "deploy web", 1),
@@ -309,9 +311,12 @@ async def test_permission_that_was_used_is_never_used_again(tmp_path: Path) -> N
     async with connect_team(copy) as client:
         await client.engine.submit(AnswerRequest("r1", "user", approved=True))
         incarnation = client.state.roster.members["ann"].incarnation
+        with pytest.raises(Exception, match="another input"):
+            await client.engine.submit(UsePermission("r1", "ann", incarnation, "0" * 64))
         await client.engine.submit(UsePermission("r1", "ann", incarnation, digest))
         with pytest.raises(Exception, match="use"):
             await client.engine.submit(UsePermission("r1", "ann", incarnation, digest))
+        assert str(client.state.requests.get("r1").state) == "used"
     inner = ScriptedModel(once(call("deploy", service="never")))
     async with open_team(copy, model=StrictModel(inner), options=options) as team:
         await team.spawn("ann", prompt="begin", tools=work.tools())
@@ -372,3 +377,52 @@ async def test_agent_that_is_asked_decides_with_its_tool(autojump_clock: MockClo
         await team.wait_quiescent()
         assert work.done == (["deploy web"] if approve else [])
         assert ("as I see it" in last_words(inner)) is not approve
+
+
+async def test_rule_of_one_member_decides_nothing_for_another(autojump_clock: MockClock) -> None:
+    """`always` for one member leaves the same call of another one waiting."""
+    work = Work()
+    scripts = {name: once(call("deploy", service="web")) for name in ("ann", "ben")}
+    async with open_team(None, model=StrictModel(ScriptedModel(scripts)), wall_clock=virtual_wall_clock) as team:
+        for name in scripts:
+            await team.spawn(name, prompt="begin", tools=work.tools())
+        await wait_for(team, lambda: len(team.state.requests.open()) == 2)
+        request = await anext(aiter(team.requests()))
+        assert isinstance(request, PermissionRequest)
+        await request.approve(always=True)
+        await wait_for(team, lambda: len(work.done) == 1)
+        assert len(team.state.requests.open()) == 1
+
+
+async def test_call_that_only_reads_is_on_disk_before_anybody_is_asked(tmp_path: Path) -> None:
+    """Also the call of a tool that reads survives a kill while it waits: the next life runs it, and asks for nothing anew."""
+    ran: list[str] = []
+
+    @tool(effect="reads", touches=Touches(asks=True))
+    async def peek(secret: str) -> str:
+        """Look at a secret."""
+        await trio.lowlevel.checkpoint()
+        ran.append(secret)
+        return "seen"
+
+    root, copy, options = tmp_path / "team", tmp_path / "copy", TeamOptions(views=False)
+    async with open_team(root, model=ScriptedModel(once(call("peek", secret="key"))), options=options) as team:
+        await team.spawn("ann", prompt="begin", tools=[peek])
+        await wait_for(team, lambda: len(team.state.requests) == 1)
+        line = (root / "sessions" / "ann.jsonl").read_text().splitlines()[-1]
+        assert '"peek"' in line
+        shutil.copytree(root, copy)
+    async with open_team(copy, model=StrictModel(ScriptedModel(once(say("never")))), options=options) as team:
+        await team.spawn("ann", prompt="begin", tools=[peek])
+        await decide_all(team, lambda request: request.approve())
+        assert (ran, team.state.requests_opened) == (["key"], 1)
+
+
+def test_permission_of_a_member_whose_process_is_lost_is_withdrawn() -> None:
+    """Who finds a host dead ends its members, and what they had asked ends with them."""
+    desk = Desk()
+    desk.join("ann", approvers=("user",))
+    body = {"tool": "deploy", "input": {}, "what": "deploy", "why": "w", "digest": "d"}
+    request = desk.do(AskPermission("ann", desk.incarnation("ann"), "c1", body, 60.0))
+    desk.leave("ann", MemberEvent.lost)
+    assert str(desk.state.requests.get(request.id).state) == "withdrawn"

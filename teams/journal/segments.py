@@ -16,7 +16,10 @@ from teams.journal.records import DamagedLine, Record, decode
 _SEGMENT_NAME = re.compile(r"(\d{8,})\.jsonl")
 _SEQ_PREFIX = re.compile(rb'\{"seq":(\d+),')
 _WINDOW_BYTES = 64 * 1024
-_REMEDY = "`teams repair` would keep every record before it and move the rest of the log into torn-*.bin files beside it"
+_REMEDY = (
+    "nothing was changed; put the file back from a copy. To go on without it, copy the whole team first, then remove this line and all after it, "
+    "all later segments and snapshot.json: every record before it stays"
+)
 
 
 class Cursor(NamedTuple):
@@ -64,7 +67,10 @@ def damage_at(ops: FileOps, path: Path, offset: int, reason: str) -> JournalDama
 def missing_records(directory: Path, *, expected: int, first: int) -> JournalDamaged:
     """Return the error for a segment that begins later than the log before it ends."""
     reason = f"record {expected} should stand before it or first in it" if first > expected else f"record {expected} should follow"
-    remedy = "the segment before it is missing or cut: put it back from a copy; `teams repair` would move this one and all later ones aside"
+    remedy = (
+        "the segment before it is missing or cut: put it back from a copy. To go on without it, copy the whole team first, then move this segment, "
+        "all later ones and snapshot.json out of the journal"
+    )
     return JournalDamaged(segment_path(directory, first), line=1, reason=reason, remedy=remedy)
 
 

@@ -247,9 +247,7 @@ class SegmentStore:
 
     def _vanished(self, path: Path) -> JournalDamaged:
         reason = f"records up to {self.at.seq} stood here and are gone: the segment was removed, replaced or cut by somebody else"
-        return JournalDamaged(
-            path, line=1, reason=reason, remedy="put it back from a copy; `teams repair` can only go on from what is left"
-        )
+        return JournalDamaged(path, line=1, reason=reason, remedy="put it back from a copy; nothing was written since")
 
     def _check_end(self, expected_seq: int) -> None:
         """Raise JournalConflict unless the log ends at `at`; cut what is torn behind it."""

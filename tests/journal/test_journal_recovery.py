@@ -104,12 +104,26 @@ async def test_a_damaged_byte_before_the_end_is_named_by_file_and_line(tmp_path:
         root = tmp_path / str(index)
         damaged = good[:index] + bytes([good[index] ^ 1]) + good[index + 1 :]
         path = write_log(root, damaged)
-        with pytest.raises(JournalDamaged, match="teams repair") as caught:
+        with pytest.raises(JournalDamaged, match="put the file back from a copy") as caught:
             async with open_file_journal(root / "journal", options=QUICK) as journal:
                 await journal.read(0)
         assert caught.value.path == path
         assert caught.value.line == good[:index].count(b"\n") + 1
         assert path.read_bytes() == damaged
+
+
+async def test_what_the_error_tells_to_do_makes_the_log_readable(tmp_path: Path) -> None:
+    """Whoever removes the damaged line and all after it, as the error says, reads every record before it."""
+    good = b"".join(LINES)
+    at = len(b"".join(LINES[:2])) + 5
+    path = write_log(tmp_path, good[:at] + b"?" + good[at + 1 :])
+    with pytest.raises(JournalDamaged, match="remove this line and all after it") as caught:
+        async with open_file_journal(tmp_path / "journal", options=QUICK) as journal:
+            await journal.read(0)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[: caught.value.line - 1]))
+    async with open_file_journal(tmp_path / "journal", options=QUICK) as journal:
+        assert await journal.read(0) == make_records(0, 2, body="some text")
 
 
 @pytest.mark.parametrize(

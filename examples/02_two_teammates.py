@@ -53,6 +53,7 @@ async def main() -> None:
                     print(f"{event.level}: {event.text}")
                     if event.level == "error":
                         break
+        (await team.wait_quiescent()).raise_for_failures()
 
 
 if __name__ == "__main__":

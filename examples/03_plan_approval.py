@@ -65,6 +65,7 @@ async def main() -> None:
             async for request in team.plan_requests():
                 print(f"{request.author}, revision {request.revision}: {request.plan.summary}; files: {', '.join(request.plan.files)}")
                 await decide(request)
+            (await team.wait_quiescent()).raise_for_failures()
             print(f"ann is {team.member('ann').status} in the end")
         print(f"written: {', '.join(sorted(str(path.relative_to(folder)) for path in Path(folder).rglob('*.md'))) or 'nothing'}")
 

@@ -48,6 +48,7 @@ async def main() -> None:
                 print(f"    {event.id} {event.subject}: {event.text}")
             elif isinstance(event, RuntimeNotice):
                 print(f"{event.level}: {event.text}")
+        outcome.raise_for_failures()
         print(f"all done: {outcome.all_done}")
 
 

@@ -67,8 +67,8 @@ async def main() -> None:
                     print(f"boss says: {event.content}")
                     break
                 elif isinstance(event, RuntimeNotice) and event.level == "error":
-                    print(f"error: {event.text}")
                     break
+            (await team.wait_quiescent()).raise_for_failures()
 
 
 if __name__ == "__main__":

@@ -47,7 +47,10 @@ def live(model: str) -> Ask:
 
     async def ask(messages: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
         body: dict[str, Any] = {"model": model, "system": SYSTEM, "messages": messages, "tools": [TOOL], "max_tokens": 1_000}
-        reply = await client.messages.create(**body)
+        try:
+            reply = await client.messages.create(**body)
+        except anthropic.AnthropicError as error:
+            raise SystemExit(f"cannot use model {model!r}: {error}") from error
         return [block.model_dump(exclude_none=True) for block in reply.content], reply.usage.input_tokens
 
     return ask

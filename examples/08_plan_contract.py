@@ -67,6 +67,7 @@ async def main() -> None:
                 else:
                     await request.decline("decide it yourself")
             outcome = await team.wait_quiescent()
+            outcome.raise_for_failures()
             for number, (step, status) in enumerate(team.state.plan_steps("ann"), 1):
                 print(f"step {number} {status}: {step.text}{f' ({step.output})' if step.output else ''}")
             print(f"ann is {outcome.members['ann']} in the end")

@@ -61,7 +61,7 @@ async def main() -> None:
         for name, files in PLANS.items():
             prompt = f"Submit a plan with one step that changes {files[0]}, then end your turn. Change nothing."
             await team.spawn(name, role="writer", prompt=prompt, plan="required", options=chain)
-        await team.wait_quiescent()
+        (await team.wait_quiescent()).raise_for_failures()
         for request in sorted(team.state.requests.closed(), key=lambda request: request.asker):
             if request.decision is None:
                 continue

@@ -13,7 +13,7 @@ from contextlib import aclosing
 
 import trio
 
-from teams import AnthropicModel, Model, ModelCalled, ModelRequest, Receipt, ScriptedModel, Team, TeamError, open_team, tool
+from teams import AnthropicModel, Model, ModelCalled, ModelRequest, Receipt, RuntimeNotice, ScriptedModel, Team, TeamError, open_team, tool
 from teams.models import Reply, call, say
 
 PROMPT = "Call measure for the sample that you are told, and then for each further one. Always do first what the newest message says."
@@ -87,6 +87,9 @@ async def main() -> None:
                             bench.print(f"seen  {(words := sent.pop(receipt))!r}")
                             if words == LAST:
                                 nursery.cancel_scope.cancel()
+                    if isinstance(event, RuntimeNotice) and event.level == "error":
+                        nursery.cancel_scope.cancel()
+        (await team.wait_quiescent()).raise_for_failures()
 
 
 if __name__ == "__main__":

@@ -22,7 +22,10 @@ def read_team_name(root: Path) -> str:
         data = json.loads((root / "team.json").read_text(encoding="utf-8"))
         version, name = data["format"], data["name"]
     except FileNotFoundError:
+        inside = root / ".team"
         reason = "it has no team.json; open_team or 'teams demo' makes one" if root.exists() else "there is no such directory"
+        if (inside / "team.json").exists():
+            reason = f"it has no team.json, but {str(inside)!r} has: name that one"
         raise NotATeam(root, reason=reason) from None
     except NotADirectoryError:
         raise NotATeam(root, reason="it is a file") from None

@@ -75,6 +75,10 @@ class MemberExists(UsageError):
         self.name, self.status, self.difference = name, status, difference
 
 
+SPAWN_AGAIN = "spawn it again, in the program that runs the team"
+"""What is legal for a member that has ended, in words for whoever reads them in Python or in a shell."""
+
+
 class MemberStateError(UsageError):
     """An operation met a member in a state that forbids it."""
 

@@ -21,7 +21,7 @@ from protocols.names import RUNTIME
 from protocols.plan_step import StepStatus
 from protocols.request import Request, RequestKind
 from protocols.shutdown import ShutdownState
-from teams.errors import MemberStateError
+from teams.errors import SPAWN_AGAIN, MemberStateError
 from teams.hosts import dead_hosts
 from teams.journal.records import Record
 from teams.models.base import Usage
@@ -112,7 +112,7 @@ class TeammateManager:
             await self._made.park()  # whoever joined it has its answer too, and makes it in its next step
         await mate.ready.wait()
         if mate.failure is not None and not mate.came_up:
-            raise MemberStateError(spec.name, status=f"failed: {mate.failure}", operation="spawn", legal=["spawn it again"])
+            raise MemberStateError(spec.name, status=f"failed: {mate.failure}", operation="spawn", legal=[SPAWN_AGAIN])
         return engine.state.roster.get(spec.name, operation="spawn")
 
     def incarnation(self, name: str) -> int:

@@ -6,7 +6,7 @@ read and never changed.
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, cast
@@ -19,6 +19,7 @@ from teams.approvals import AnyRequest, PlanRequest, TeamProtocols, request_for
 from teams.approvers import Approver, serve_approver
 from teams.bus import MessageBus, Receipt
 from teams.engine import Engine
+from teams.errors import TeamError
 from teams.events import Event
 from teams.manager import ShutdownOutcome, TeammateManager
 from teams.options import MemberOptions
@@ -38,7 +39,8 @@ RequestT = TypeVar("RequestT", bound=AnyRequest)
 class Quiescence:
     """What a team came to when nothing moved any more.
 
-    `stalled` says why nothing moves although something is open: tasks by id with the reason. Empty when all is done.
+    `stalled` says why nothing moves although something is open: tasks by id with the reason. Empty when all is done. `failures` are the
+    members that have failed, with the reason.
     """
 
     completed: tuple[int, ...]
@@ -46,6 +48,12 @@ class Quiescence:
     cancelled: tuple[int, ...]
     stalled: dict[int, str]
     members: dict[str, str]
+    failures: dict[str, str] = field(default_factory=dict[str, str])
+
+    def raise_for_failures(self) -> None:
+        """Raise TeamError when a member has failed, with its reason."""
+        if self.failures:
+            raise TeamError("; ".join(f"{name} has failed: {reason}" for name, reason in self.failures.items()))
 
     @property
     def all_done(self) -> bool:
@@ -246,6 +254,7 @@ class Team:
             tuple(by_status.get("cancelled", ())),
             stalled,
             {member.name: member.status.value for member in state.roster.members.values()},
+            {member.name: member.reason for member in state.roster.members.values() if member.status is MemberStatus.failed},
         )
 
     # -- watching ------------------------------------------------------------------------------------

@@ -29,7 +29,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("--live", action="store_true", help="run on a real model; its key is taken from ANTHROPIC_API_KEY")
     parser.add_argument("--model", metavar="NAME", help=f"which real model, with --live (default: {DEFAULT_MODEL})")
-    parser.add_argument("--keep", metavar="DIR", type=Path, help="work in this directory: DIR/project is mended, DIR/.team is the team's")
+    kept = "work in this directory: DIR/project is mended, DIR/.team is the team's"
+    parser.add_argument("--keep", metavar="DIR", type=_folder, help=kept)
     parser.add_argument("--plain", action="store_true", help="print a line for each event instead of the live view")
 
 
@@ -61,6 +62,14 @@ async def _run_json(args: argparse.Namespace) -> int:
         code = await _with_model(args, watch, lines.append)
     print_json({"exit_code": code, **facts, "report": lines})
     return code
+
+
+def _folder(text: str) -> Path:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is blank; name a directory")
+    if Path(text).exists() and not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is a file; name a directory, new or empty")
+    return Path(text)
 
 
 def _choose_watch(*, plain: bool) -> Watch:

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from protocols.errors import ProtocolError
 from teams.cli.exits import BROKEN_PIPE, EXIT_HELP, FAILED, INTERRUPTED, NO_TEAM, USAGE, CommandFailed, CommandLineError
@@ -61,9 +61,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a letter shows a question mark
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:2], "--help"]
     chosen = next((argument for argument in arguments if not argument.startswith("-")), None)
-    parser, module = _make_parser(chosen)
+    parser = argparse.ArgumentParser(prog="teams")
     try:
+        parser, module = _make_parser(chosen)
         args = parser.parse_args(arguments)
         if module is None:
             parser.print_help()
@@ -80,6 +83,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
 
 
+class _Version(argparse.Action):
+    """Prints the installed version; looked up only when it is asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, **options)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Print it and end."""
+        from importlib.metadata import version
+
+        print(f"teams {version('trio-teams')}")
+        parser.exit()
+
+
 def _make_parser(chosen: str | None) -> tuple[argparse.ArgumentParser, CommandModule | None]:
     parser = argparse.ArgumentParser(
         prog="teams",
@@ -87,6 +104,7 @@ def _make_parser(chosen: str | None) -> tuple[argparse.ArgumentParser, CommandMo
         epilog=EXIT_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action=_Version, help="print the version")
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
     module: CommandModule | None = None
     for name, sentence in COMMANDS.items():

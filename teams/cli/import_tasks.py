@@ -14,7 +14,7 @@ from typing import Any
 import trio
 
 from protocols.task_status import BlockerPolicy, TaskEvent, TaskStatus
-from teams.cli.exits import OK, CommandFailed
+from teams.cli.exits import OK, CommandFailed, CommandLineError
 from teams.cli.output import clean, plural, print_json
 from teams.cli.reading import add_directory
 from teams.cli.task_files import FoundTask, FoundTasks, read_task_files
@@ -45,6 +45,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Import and print what became of each file."""
+    if not args.source.is_dir():
+        what = "it is no directory" if args.source.exists() else "there is no such directory"
+        raise CommandLineError(f"cannot import tasks from {str(args.source)!r}: {what}")
     return with_team(args, _import)
 
 

@@ -5,7 +5,7 @@ import sys
 
 from compaction.recall import Recalled, Search
 from compaction.sessionfile import SessionArchive
-from teams.cli.exits import OK, CommandFailed
+from teams.cli.exits import OK, CommandFailed, CommandLineError
 from teams.cli.output import Column, clean, find_terminal, plural, print_json, print_lines, table
 from teams.cli.reading import add_directory, find_agent, look, tell_reports
 from teams.tools.base import ToolError
@@ -17,7 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_directory(parser)
     parser.add_argument("name", metavar="NAME", help="whose context")
     parser.add_argument("text", metavar="TEXT", help="an id such as r0123456789ab, a message number such as m17, or exact words")
-    parser.add_argument("--lines", metavar="A-B", default="", help="show only these lines of what an id names")
+    parser.add_argument("--lines", metavar="A-B", type=_lines, help="show only these lines of what an id names")
     parser.add_argument("--limit", metavar="N", type=_places, default=20, help="show at most so many places (default: 20)")
 
 
@@ -28,18 +28,26 @@ def run(args: argparse.Namespace) -> int:
     find_agent(seen, args.name)
     if not args.text:
         raise CommandFailed("cannot search for an empty text")
-    try:
-        lines = parse_lines(args.lines)
-    except ToolError as error:
-        raise CommandFailed(str(error)) from error
     archive = SessionArchive(args.directory / "sessions" / f"{args.name}.jsonl").update()
-    found = archive.get(args.text, lines)
+    found = archive.get(args.text)
     if found is not None:
-        return _print_body(found, args)
+        return _print_body(_cut(found, args), args)
+    if args.lines is not None:
+        raise CommandLineError(f"--lines is for what an id names, and {args.text!r} is no id here; leave it out to search for the words")
     search = archive.find(args.text, limit=max(1, args.limit))
     if not search.found:
         raise CommandFailed(f"nothing in the {plural(len(archive), 'message')} of {args.name!r} is {args.text!r}")
     return _print_places(search, args)
+
+
+def _cut(found: Recalled, args: argparse.Namespace) -> Recalled:
+    if args.lines is None:
+        return found
+    first, last = args.lines
+    lines = found.text.split("\n")
+    if first > len(lines):
+        raise CommandFailed(f"cannot show line {first} of {args.text}: it has {plural(len(lines), 'line')}")
+    return found._replace(text="\n".join(lines[first - 1 : last]))
 
 
 def _print_body(found: Recalled, args: argparse.Namespace) -> int:
@@ -64,6 +72,16 @@ def _print_places(search: Search, args: argparse.Namespace) -> int:
     if search.more:
         print(f"and {plural(search.more, 'more place')}; --limit shows more")
     return OK
+
+
+def _lines(text: str) -> tuple[int, int]:
+    try:
+        lines = parse_lines(text)
+    except ToolError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if lines is None:
+        raise argparse.ArgumentTypeError("it is blank; give lines as 10-40")
+    return lines
 
 
 def _places(text: str) -> int:

@@ -26,6 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="tool",
         help="when it is seen: when the member next idles, at its next tool call (default), at once",
     )
+    parser.add_argument("--reply-to", metavar="ID", help="the message that this one answers; an open question is answered by it")
     parser.add_argument("--from", dest="sender", metavar="NAME", help="send as this member instead of the person")
 
 
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 async def _send(team: TeamClient, args: argparse.Namespace) -> int:
     sender = args.sender or team.person
-    receipt = await team.bus.send(sender, args.name, args.text, priority=args.priority)
+    receipt = await team.bus.send(sender, args.name, args.text, priority=args.priority, request_id=args.reply_to)
     member = team.state.roster.members[args.name]
     if args.json:
         print_json({"id": receipt.id, "from": sender, "to": receipt.recipient, "state": receipt.state, "priority": args.priority})

@@ -17,8 +17,8 @@ _SEGMENT_NAME = re.compile(r"(\d{8,})\.jsonl")
 _SEQ_PREFIX = re.compile(rb'\{"seq":(\d+),')
 _WINDOW_BYTES = 64 * 1024
 _REMEDY = (
-    "nothing was changed; put the file back from a copy. To go on without it, copy the whole team first, then remove this line and all after it, "
-    "all later segments and snapshot.json: every record before it stays"
+    "nothing was changed; put the file back from a copy. To go on without it, copy the whole team first, then remove this line and all "
+    "after it, all later segments and snapshot.json: every record before it stays"
 )
 
 
@@ -68,8 +68,8 @@ def missing_records(directory: Path, *, expected: int, first: int) -> JournalDam
     """Return the error for a segment that begins later than the log before it ends."""
     reason = f"record {expected} should stand before it or first in it" if first > expected else f"record {expected} should follow"
     remedy = (
-        "the segment before it is missing or cut: put it back from a copy. To go on without it, copy the whole team first, then move this segment, "
-        "all later ones and snapshot.json out of the journal"
+        "the segment before it is missing or cut: put it back from a copy. To go on without it, copy the whole team first, then move this "
+        "segment, all later ones and snapshot.json out of the team"
     )
     return JournalDamaged(segment_path(directory, first), line=1, reason=reason, remedy=remedy)
 

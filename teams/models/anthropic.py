@@ -111,7 +111,8 @@ class AnthropicModel:
         self._auth_token = None if self._api_key else os.environ.get("ANTHROPIC_AUTH_TOKEN") or None
         if self._api_key is None and self._auth_token is None:
             raise AuthenticationFailed(
-                f"cannot use model {name!r}: no key; set ANTHROPIC_API_KEY or pass api_key= (any text, for a server that asks for none)"
+                f"cannot use model {name!r}: no key; set ANTHROPIC_API_KEY (to any text, for a server that asks for none), "
+                "or pass api_key in Python"
             )
         self._extra = extra or AnthropicExtra()
         self._mark = None if not cache else {"type": "ephemeral"} | ({"ttl": self._extra.cache_ttl} if self._extra.cache_ttl else {})

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from protocols.names import RUNTIME
 from protocols.request import RequestKind
-from teams.errors import MemberStateError, UsageError
+from teams.errors import SPAWN_AGAIN, MemberStateError, UsageError
 from teams.state.decision import Draft
 from teams.state.mailboxes import OutgoingMail
 from teams.state.request_commands import AnswerRequest
@@ -35,7 +35,7 @@ class SendMail:
             if name == mail.sender:
                 raise UsageError(f"cannot send to {name!r}: that is the sender itself; recipients are the other members")
             if not member.live:
-                raise MemberStateError(name, status=member.status.value, operation="send to", legal=["spawn it again"])
+                raise MemberStateError(name, status=member.status.value, operation="send to", legal=[SPAWN_AGAIN])
         state.mail.check_quota(mail.recipients, self.quota)
         message_id = draft.mail(mail)
         self._answer_question(draft, message_id)

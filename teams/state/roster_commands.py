@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from protocols.lifecycle import LIFECYCLE, MemberEvent, MemberStatus
 from protocols.names import RUNTIME
 from protocols.task_status import TaskEvent
-from teams.errors import HostConflict, InvalidName, MemberExists, MemberStateError, UsageError
+from teams.errors import SPAWN_AGAIN, HostConflict, InvalidName, MemberExists, MemberStateError, UsageError
 from teams.state.asking import approver_ended
 from teams.state.decision import AGENT_KINDS, Draft
 from teams.state.mailboxes import OutgoingMail
@@ -100,7 +100,12 @@ class AskCompaction:
         if member.spec.kind not in AGENT_KINDS:
             raise UsageError(f"cannot compact {self.member!r}: it is a {member.spec.kind}, which has no context")
         if not member.live:
-            raise MemberStateError(self.member, status=member.status.value, operation="compact", legal=["spawn it again first"])
+            raise MemberStateError(
+                self.member,
+                status=member.status.value,
+                operation="compact",
+                legal=[SPAWN_AGAIN],
+            )
         if self.member not in draft.state.roster.compactions:
             draft.add("member.compaction", {"member": self.member, "by": self.by})
 

@@ -55,7 +55,7 @@ def test_recall_finds_words_ids_and_lines(team: Path, run: Run) -> None:
     code, out, err = run("recall", team, "ann", "surely nobody said this")
     assert (code, out) == (1, "")
     assert "nothing in the" in err
-    assert run("recall", team, "ann", hit["id"], "--lines", "9-2")[0] == 1
+    assert run("recall", team, "ann", hit["id"], "--lines", "9-2")[0] == 2
     assert run("recall", team, "ann", "")[0] == 1
 
 

@@ -17,7 +17,9 @@ Run = Callable[..., tuple[int, str, str]]
 ON_A_TEAM = sorted(set(COMMANDS) - {"demo", "protocols"})
 FURTHER = {
     "send": ["ben", "hello"],
+    "answer": ["r1", "yes"],
     "approve": ["r1"],
+    "plan": ["r1"],
     "reject": ["r1", "--feedback", "no"],
     "shutdown": ["ann"],
     "compact": ["ann"],

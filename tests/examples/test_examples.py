@@ -4,6 +4,9 @@ import os
 import re
 import subprocess
 import sys
+import threading
+from collections.abc import Generator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -56,6 +59,48 @@ def test_live_without_a_key_is_one_clear_line(example: Path) -> None:
     done = run(example.name, "--live")
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(r"cannot use model '[\w-]+': no key; set ANTHROPIC_API_KEY .*\n", done.stderr)
+
+
+@pytest.fixture(scope="module")
+def refusing() -> Generator[str]:
+    """The address of an endpoint that refuses every key."""
+
+    class Refuse(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = b'{"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}}'
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_response(401)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # as the base class names it
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refuse)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+CALLING = [example for example in EXAMPLES if not example.name.startswith("12")]
+"""Those that call a model; the other one needs a key for counting alone."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", CALLING, ids=lambda path: path.stem)
+def test_refused_key_is_told_and_is_a_failure(example: Path, refusing: str) -> None:
+    """With a key that the endpoint refuses, an example says so and ends with exit code 1, without a traceback."""
+    environment = {**os.environ, "ANTHROPIC_API_KEY": "wrong", "ANTHROPIC_BASE_URL": refusing}
+    command = [sys.executable, str(example), "--live"]
+    done = subprocess.run(command, input="", capture_output=True, text=True, timeout=LIMIT_SECONDS, env=environment, check=False)
+    assert done.returncode == 1, done
+    assert "Traceback" not in done.stderr
+    assert "401" in done.stdout + done.stderr or "x-api-key" in done.stdout + done.stderr
 
 
 def test_hello_agent_uses_its_tool_and_remembers() -> None:

@@ -117,7 +117,7 @@ async def test_what_the_error_tells_to_do_makes_the_log_readable(tmp_path: Path)
     good = b"".join(LINES)
     at = len(b"".join(LINES[:2])) + 5
     path = write_log(tmp_path, good[:at] + b"?" + good[at + 1 :])
-    with pytest.raises(JournalDamaged, match="remove this line and all after it") as caught:
+    with pytest.raises(JournalDamaged, match="remove this line and all after it, all later") as caught:
         async with open_file_journal(tmp_path / "journal", options=QUICK) as journal:
             await journal.read(0)
     lines = path.read_bytes().splitlines(keepends=True)

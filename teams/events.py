@@ -156,6 +156,24 @@ class RuntimeNotice:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelRetry:
+    """A call of the model failed in a way that time may cure, and is made again after so many seconds.
+
+    `attempt` is the one to come, `max_attempts` after how many it is given up (None: never).
+    """
+
+    name: str
+    reason: str
+    wait_seconds: float
+    attempt: int
+    max_attempts: int | None
+
+    def __str__(self) -> str:
+        of = "" if self.max_attempts is None else f" of {self.max_attempts}"
+        return f"tries the model again in {self.wait_seconds:.0f} s, attempt {self.attempt}{of}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class EventsLost:
     """This watcher was too slow for so many events."""
 
@@ -175,6 +193,7 @@ Event: TypeAlias = (
     | ContextCompacted
     | ContextStuck
     | SessionLarge
+    | ModelRetry
     | RuntimeNotice
     | EventsLost
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from protocols.request import RequestKind
 from teams.events import EventHub, MailCommitted, MailStored, MemberChanged, RequestChanged, TaskChanged
 from teams.journal.records import Record
 from teams.state.team_state import TeamState
@@ -31,4 +32,5 @@ def tell_watchers(records: Sequence[Record], events: EventHub, state: TeamState)
             feedback = str(fields.get("feedback", ""))
             by = str(fields.get("by", request.asker))
             shown = str(fields.get("state", "requested"))
-            events.emit(RequestChanged(request.id, request.kind.value, request.subject, shown, by, request.revision, feedback))
+            subject = request.asker if request.kind in (RequestKind.permission, RequestKind.question) else request.subject
+            events.emit(RequestChanged(request.id, request.kind.value, subject, shown, by, request.revision, feedback))

@@ -20,15 +20,15 @@ from teams.client import close_journal
 from teams.directory import prepare_directory, read_team_name
 from teams.engine import Engine, open_engine
 from teams.errors import HostConflict
-from teams.events import EventHub, RuntimeNotice
-from teams.hosts import dead_hosts, host_lock, new_host_name
+from teams.events import EventHub, ModelRetry, RuntimeNotice
+from teams.hosts import RetryBoard, dead_hosts, host_lock, new_host_name
 from teams.journal.base import Journal
 from teams.journal.file import FileJournal
 from teams.journal.memory import MemoryJournal
 from teams.listeners import tell_watchers
 from teams.manager import TeammateManager
 from teams.models.base import Model, Usage
-from teams.models.gateway import Gateway
+from teams.models.gateway import Gateway, GatewayNotice
 from teams.options import TeamOptions
 from teams.readiness import Claimers
 from teams.services import Services
@@ -182,6 +182,13 @@ def _assemble(engine: Engine, place: _Place, options: TeamOptions, model: Model)
     def book(agent: str, usage: Usage) -> None:
         manager.book(agent, usage)  # it is made below
 
+    retries = RetryBoard(place.within("hosts"), place.host)
+
+    def tell_retry(notice: GatewayNotice) -> None:
+        retry = ModelRetry(notice.agent, notice.message, notice.wait_seconds, notice.attempt + 1, notice.max_attempts)
+        events.emit(retry)
+        retries.note(notice.agent, until=engine.now + notice.wait_seconds, now=engine.now, text=str(retry))
+
     waits = WaitGraph(TeamFacts(lambda: engine.state))
     artifacts = ArtifactStore(place.within("artifacts"))
     events = EventHub(options.event_buffer)
@@ -191,7 +198,7 @@ def _assemble(engine: Engine, place: _Place, options: TeamOptions, model: Model)
         model,
         options.gateway,
         settle=book,
-        on_notice=lambda notice: events.emit(RuntimeNotice("warning", notice.message, notice.agent)),
+        on_notice=tell_retry,
     )
     services = Services(
         name=place.name,

@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from teams.cli.output import clean
-from teams.events import Event, EventsLost, MailStored, MemberChanged, ModelCalled, RuntimeNotice, TextDelta, ToolEnded, ToolStarted
+from teams.events import (
+    Event,
+    EventsLost,
+    MailStored,
+    MemberChanged,
+    ModelCalled,
+    ModelRetry,
+    RuntimeNotice,
+    TextDelta,
+    ToolEnded,
+    ToolStarted,
+)
 
 KEPT = 50
 WORD_LIMIT = 160
@@ -59,6 +70,8 @@ class Board:
                     self.doing[event.name] = Doing("thinking", now)
                 else:
                     self.doing.pop(event.name, None)
+            case ModelRetry():
+                self.doing[event.name] = Doing(clean(str(event)), now)
             case MailStored():
                 self.mail.append(event)
             case RuntimeNotice():

@@ -21,6 +21,7 @@ from teams.events import (
     MailStored,
     MemberChanged,
     ModelCalled,
+    ModelRetry,
     RequestChanged,
     RuntimeNotice,
     SessionLarge,
@@ -92,7 +93,9 @@ def say_event(event: Event) -> Saying | None:
             return _say_work(event)
 
 
-_Work: TypeAlias = ToolStarted | ToolEnded | ModelCalled | ContextCompacted | ContextStuck | SessionLarge | RuntimeNotice | EventsLost
+_Work: TypeAlias = (
+    ToolStarted | ToolEnded | ModelCalled | ModelRetry | ContextCompacted | ContextStuck | SessionLarge | RuntimeNotice | EventsLost
+)
 
 
 def _say_work(event: _Work) -> Saying:
@@ -117,6 +120,8 @@ def _say_work(event: _Work) -> Saying:
         case SessionLarge():
             said = f"its transcript has {amount(event.size_bytes)} bytes ({event.path}); a fork would be smaller"
             return Saying(event.name, "", said, "yellow")
+        case ModelRetry():
+            return Saying(event.name, "", clean(str(event)), "yellow")
         case RuntimeNotice():
             return Saying(event.name, event.level, clean(event.text), {"error": "red", "warning": "yellow"}.get(event.level, "dim"))
         case EventsLost():

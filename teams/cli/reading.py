@@ -4,7 +4,8 @@ Laws: reading changes nothing but a torn tail, which is set aside as at every op
 """
 
 import argparse
-from collections.abc import Generator, Iterator
+import time
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 from teams.cli.exits import CommandFailed
 from teams.cli.output import complain
 from teams.directory import read_team_name
-from teams.hosts import dead_hosts
+from teams.hosts import dead_hosts, read_retries
 from teams.journal.base import JournalReport
 from teams.journal.fileops import FileOps
 from teams.journal.records import Record
@@ -39,6 +40,8 @@ class Seen:
     reports: tuple[JournalReport, ...]
     dead: frozenset[str]
     """The hosts whose process is gone."""
+    retries: Mapping[str, str]
+    """For what each member waits that is about to call its model again."""
 
 
 def add_directory(parser: argparse.ArgumentParser) -> None:
@@ -100,7 +103,8 @@ def look(directory: Path) -> Seen:
         state, last = fold_state(store)
         reports = tuple(store.reports)
     hosts = {member.host for member in state.roster.live() if member.host is not None}
-    return Seen(name, directory, state, last, reports, dead_hosts(directory / "hosts", hosts))
+    dead = dead_hosts(directory / "hosts", hosts)
+    return Seen(name, directory, state, last, reports, dead, read_retries(directory / "hosts", hosts - dead, time.time()))
 
 
 def find_agent(seen: Seen, name: str) -> Member:

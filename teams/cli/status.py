@@ -180,7 +180,7 @@ def _row(seen: Seen, member: Member, now: float) -> list[str | Cell]:
         Cell(str(unread), "yellow") if unread else "",
         amount(spent.total_tokens) if spent else "",
         context_text(context_of(seen.directory, member)),
-        Cell(clean(member.reason), "dim"),
+        Cell(clean(seen.retries[member.name]), "yellow") if member.name in seen.retries else Cell(clean(member.reason), "dim"),
     ]
 
 
@@ -256,6 +256,7 @@ def _member_facts(seen: Seen, member: Member) -> dict[str, Any]:
         "status": member.status.value,
         "since": member.changed_at,
         "reason": member.reason,
+        "retry": seen.retries.get(member.name),
         "live": member.live,
         "host": member.host,
         "host_alive": None if member.host is None else member.host not in seen.dead,

@@ -71,7 +71,8 @@ class GatewayNotice(NamedTuple):
     agent: str
     message: str
     wait_seconds: float  # how long the team (retry: this call) sends nothing
-    attempt: int
+    attempt: int  # the one that failed
+    max_attempts: int | None = None  # None: tried without end
 
 
 class GatewayStatistics(NamedTuple):
@@ -212,10 +213,10 @@ class Gateway:
         """Pause the team for what the provider said; return what this call must wait by itself."""
         if isinstance(exc, RateLimited | Overloaded):
             wait = self._note_pressure(exc, started, attempt)
-            self._notify(GatewayNotice("paused", agent, str(exc), wait, attempt))
+            self._notify(GatewayNotice("paused", agent, str(exc), wait, attempt, self.options.max_attempts))
             return 0.0
         wait = self._jittered(self._doubled(attempt))
-        self._notify(GatewayNotice("retry", agent, str(exc), wait, attempt))
+        self._notify(GatewayNotice("retry", agent, str(exc), wait, attempt, self.options.max_attempts))
         return wait
 
     def _note_pressure(self, exc: ModelError, started: float, attempt: int) -> float:

@@ -160,7 +160,7 @@ def test_model_without_a_key_is_refused_when_it_is_built(monkeypatch: pytest.Mon
     """The error names the variable to set; with a key in the environment the model is built."""
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(AuthenticationFailed, match=r"no key; set ANTHROPIC_API_KEY or pass api_key="):
+    with pytest.raises(AuthenticationFailed, match=r"no key; set ANTHROPIC_API_KEY .*, or pass api_key in Python"):
         AnthropicModel("claude-sonnet-4-5")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")

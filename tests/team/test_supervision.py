@@ -1,5 +1,6 @@
 """Members fail alone, come back by their name, and belong to one process at a time."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,9 +9,10 @@ import trio
 from trio.testing import MockClock
 
 from protocols.lifecycle import MemberStatus
-from teams import MemberOptions, ScriptedModel, TeamOptions, connect_team, open_team
+from teams import GatewayOptions, MemberOptions, ModelRetry, ScriptedModel, TeamOptions, connect_team, open_team
 from teams.engine import load_state
-from teams.errors import HostConflict, MemberExists, MemberStateError
+from teams.errors import HostConflict, MemberExists, MemberStateError, ModelConnectionError
+from teams.hosts import read_retries
 from teams.journal.memory import MemoryJournal, MemoryLog
 from teams.models.base import ModelRequest
 from teams.models.script import Reply, blocked, call, fail, say, spoken
@@ -192,3 +194,23 @@ def test_every_end_is_written_wherever_the_team_is_cancelled(seed: int) -> None:
     """Cancelled before any of its steps, a team leaves no agent alive in its journal, also none that was just being spawned."""
     for step in range(1, run_seeded(_cancel_at, None, seed=seed)):
         run_seeded(_cancel_at, step, seed=seed)
+
+
+async def test_call_that_is_made_again_is_told_to_watchers_and_to_other_processes(tmp_path: Path) -> None:
+    """Which attempt comes, of how many, when and why: as an event, and in a file that ends with its time and with the host."""
+    options = TeamOptions(views=False, gateway=GatewayOptions(max_attempts=5, backoff_seconds=0.2, backoff_jitter=0.0))
+    model = ScriptedModel({"ann": [fail(ModelConnectionError("no route")), say("better")]})
+    root = tmp_path / "team"
+    async with open_team(root, model=model, options=options) as team, team.events() as events:
+        await team.spawn("ann", prompt="begin", tools=[])
+        event: object = None
+        while not isinstance(event, ModelRetry):
+            event = await events.receive()
+        assert (event.name, event.attempt, event.max_attempts, event.wait_seconds) == ("ann", 2, 5, 0.2)
+        assert str(event) == "tries the model again in 0 s, attempt 2 of 5: no route"
+        hosts = [member.host for member in team.state.roster.live() if member.host is not None]
+        now = time.time()
+        assert read_retries(root / "hosts", hosts, now) == {"ann": str(event)}
+        assert read_retries(root / "hosts", hosts, now + 1) == {}
+        await team.wait_quiescent()
+    assert not list((root / "hosts").iterdir())

@@ -177,17 +177,17 @@ class Teammate(Surroundings):
             self._warned_of_size = True
             services.events.emit(SessionLarge(self.name, size, services.sessions.path(self.name)))
 
-    def _end_of_turn(self, read: Sequence[Mail]) -> EndTurn:
+    def _end_of_turn(self, read: Sequence[Mail], *, rests: bool = True) -> EndTurn:
         used, calls = self._used, self._calls
         ids = [mail.id for mail in read]
         self._used, self._calls = Usage(), 0
         figures = (used.input_tokens, used.output_tokens, used.cache_creation_input_tokens, used.cache_read_input_tokens, calls)
-        return EndTurn(self.name, self.incarnation, figures, ids)
+        return EndTurn(self.name, self.incarnation, figures, ids, rests)
 
     def _book_interrupted_turn(self) -> None:
         # Mail of an unfinished turn stays uncommitted: whether its line is on disk shows when the transcript is next opened.
         if self._calls:
-            self._services.engine.post(self._end_of_turn([]))
+            self._services.engine.post(self._end_of_turn([], rests=False))
 
     def _agent(self) -> AgentLoop:
         if self._loop is None:

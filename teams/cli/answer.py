@@ -4,6 +4,7 @@ import argparse
 
 from protocols.request import RequestKind
 from teams.cli.exits import OK, CommandFailed
+from teams.cli.facts import request_facts
 from teams.cli.output import print_json
 from teams.cli.reading import add_directory
 from teams.cli.writing import answer_request, find_request, not_blank, with_team
@@ -31,7 +32,7 @@ async def _answer(team: TeamClient, args: argparse.Namespace) -> int:
     text = args.text if args.decline is None else args.decline
     request = await answer_request(team, args.request, approved=args.decline is None, feedback=text, revision=None)
     if args.json:
-        print_json(request.to_json())
+        print_json(request_facts(request))
     else:
         print(f"{request.id} is {request.state}: {request.asker} goes on")
     return OK

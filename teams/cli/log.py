@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from teams.cli.exits import OK, CommandLineError
+from teams.cli.facts import record_facts
 from teams.cli.output import Terminal, cells, find_terminal, fit, names
 from teams.cli.reading import add_directory, fold_state, open_log, read_records, tell_reports
 from teams.cli.sayings import KINDS, Narrator
@@ -149,7 +150,7 @@ class JsonPrinter(Printer):
     def show(self, records: Iterable[Record]) -> None:
         """Print an object for each record: its seq, at and kind, and its fields."""
         for record in records:
-            text = json.dumps({"seq": record.seq, "at": record.at, "kind": record.kind, **record.fields})
+            text = json.dumps(record_facts(record))
             before = "" if self._lines else ",\n" if self._count else "[\n"
             sys.stdout.write(f"{before}{text}{chr(10) if self._lines else ''}")
             self._count += 1

@@ -9,6 +9,7 @@ from protocols.plan_step import StepStatus
 from protocols.plan_text import plan_changes
 from protocols.request import Request
 from teams.cli.exits import OK, CommandFailed
+from teams.cli.facts import request_facts
 from teams.cli.output import Terminal, find_terminal, names, print_json, print_lines
 from teams.cli.plans import find_plans, prose, render_plan
 from teams.cli.reading import Seen, add_directory, look, tell_reports
@@ -31,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     steps = _steps(seen, plan)
     if args.json:
         facts = [_step_json(number, step, status) for number, (step, status) in enumerate(steps, 1)]
-        print_json({**plan.to_json(), "steps": facts})
+        print_json({**request_facts(plan), "steps": facts})
         return OK
     terminal = find_terminal(sys.stdout)
     print_lines(_render(plan, steps, seen, terminal))

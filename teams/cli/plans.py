@@ -11,6 +11,7 @@ from textwrap import wrap
 from protocols.plan_approval import PlanState
 from protocols.request import Decision, Request, RequestKind
 from teams.cli.exits import OK
+from teams.cli.facts import request_facts
 from teams.cli.output import Terminal, clean, duration, find_terminal, names, print_json, print_lines
 from teams.cli.reading import add_directory, look, tell_reports
 from teams.cli.status import deadline_text
@@ -33,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     tell_reports(seen.reports)
     plans = find_plans(seen.state, everything=args.all)
     if args.json:
-        print_json([plan.to_json() for plan in plans])
+        print_json([request_facts(plan) for plan in plans])
         return OK
     terminal, now = find_terminal(sys.stdout), time.time()
     if not plans:
@@ -48,8 +49,7 @@ def find_plans(state: TeamState, *, everything: bool) -> list[Request]:
     """Return the plans that wait for a decision, oldest first; or all that are remembered."""
     plans = [request for request in state.requests.open(kind=RequestKind.plan_approval) if everything or request.is_undecided]
     if everything:
-        closed = (Request.from_json(data) for data in state.requests.to_json()["closed"])
-        plans += [request for request in closed if request.kind is RequestKind.plan_approval]
+        plans += [request for request in state.requests.closed() if request.kind is RequestKind.plan_approval]
     return sorted(plans, key=lambda request: request.opened_at)
 
 

@@ -16,7 +16,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_directory(parser)
     parser.add_argument("name", metavar="NAME", help="whose context")
-    parser.add_argument("text", metavar="TEXT", help="an id such as r0123456789ab, a message number such as m17, or exact words")
+    parser.add_argument(
+        "text",
+        metavar="TEXT",
+        help="an id such as r0123456789ab, m17 for the 17th message of this context (mail has numbers of its own), or exact words",
+    )
     parser.add_argument("--lines", metavar="A-B", type=_lines, help="show only these lines of what an id names")
     parser.add_argument("--limit", metavar="N", type=_places, default=20, help="show at most so many places (default: 20)")
 

@@ -9,6 +9,7 @@ from shlex import quote
 
 from protocols.request import Request, RequestKind
 from teams.cli.exits import OK
+from teams.cli.facts import request_facts
 from teams.cli.output import Terminal, clean, find_terminal, names, print_json, print_lines
 from teams.cli.plans import prose, render_plan
 from teams.cli.reading import add_directory, look, tell_reports
@@ -29,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
         seen.state.roster.get(args.member, operation="show the requests of")
     waiting = [one for one in seen.state.requests.open(answerer=args.member) if one.is_undecided]
     if args.json:
-        print_json([request.to_json() for request in waiting])
+        print_json([request_facts(request) for request in waiting])
         return OK
     terminal, now = find_terminal(sys.stdout), time.time()
     if not waiting:

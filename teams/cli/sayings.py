@@ -40,6 +40,7 @@ class Narrator:
     def __init__(self, state: TeamState) -> None:
         self._state = state
         self._owners: dict[int, str] = {}
+        self._live: set[str] = set()
 
     def say(self, record: Record) -> Saying:
         """Return the line of one record."""
@@ -71,11 +72,17 @@ class Narrator:
     def member_joined(self, fields: Mapping[str, Any]) -> Saying:
         """Say who joined, as what."""
         again = f", for the {_ordinal(fields['incarnation'])} time" if fields["incarnation"] > 1 else ""
+        name = fields["spec"]["name"]
+        if again and name in self._live:
+            again += "; the process that had hosted it ended without a word"
+        self._live.add(name)
         return Saying(clean(fields["spec"]["name"]), "", f"joined as {clean(fields['spec']['role'])}{again}", "cyan")
 
     def member_status(self, fields: Mapping[str, Any]) -> Saying:
         """Say what a member is doing now, and what its turn used."""
         status, reason = fields["status"], fields.get("reason")
+        if status in ("stopped", "failed"):
+            self._live.discard(fields["name"])
         words = f"is {status.replace('_', ' ')}{f': {clean(reason)}' if reason else ''}"
         if usage := fields.get("usage"):
             calls = usage[4]

@@ -15,10 +15,11 @@ from protocols.lifecycle import MemberStatus
 from protocols.request import Request
 from protocols.task_status import TaskStatus
 from teams.cli.exits import OK
+from teams.cli.facts import request_facts
 from teams.cli.output import Cell, Column, Terminal, amount, clean, duration, find_terminal, names, plural, print_json, print_lines, table
 from teams.cli.reading import Seen, add_directory, look, tell_reports
 from teams.hosts import describe_host
-from teams.journal.records import utc_seconds
+from teams.journal.records import utc_now_text, utc_seconds
 from teams.state.decision import AGENT_KINDS
 from teams.state.roster import Member, Spending
 from teams.state.team_state import TeamState
@@ -151,6 +152,11 @@ def host_facts(seen: Seen) -> list[dict[str, Any]]:
     ]
 
 
+def _host_json(host: dict[str, Any]) -> dict[str, Any]:
+    since = None if host["since"] is None else utc_now_text(host["since"])
+    return {**{key: value for key, value in host.items() if key != "left"}, "since": since}
+
+
 def _host_since(path: Path) -> float | None:
     try:
         return path.stat().st_mtime  # nothing is ever written to it: this is when it was made
@@ -229,17 +235,17 @@ def _ago(at: str, now: float) -> str:
 
 
 def describe_team(seen: Seen, now: float) -> dict[str, Any]:
-    """Return the status as JSON values; times are ISO 8601 in UTC, or seconds since the epoch where they are deadlines."""
+    """Return the status as JSON values; times are ISO 8601 in UTC."""
     state = seen.state
     return {
         "team": seen.name,
         "directory": str(seen.directory),
-        "now": now,
+        "now": utc_now_text(now),
         "records": state.seq,
         "last_record_at": seen.last_at,
-        "hosts": [{key: value for key, value in host.items() if key != "left"} for host in host_facts(seen)],
+        "hosts": [_host_json(host) for host in host_facts(seen)],
         "members": [_member_facts(seen, member) for member in state.roster.members.values()],
-        "requests": [request.to_json() for request in state.requests.open()],
+        "requests": [request_facts(request) for request in state.requests.open()],
         "tasks": count_tasks(state),
         "reports": [report.message for report in seen.reports],
     }

@@ -10,7 +10,7 @@ from teams.cli.exits import OK
 from teams.cli.output import Cell, Column, Terminal, clean, duration, find_terminal, names, print_json, print_lines, table
 from teams.cli.reading import add_directory, look, tell_reports
 from teams.cli.status import count_text
-from teams.journal.records import utc_seconds
+from teams.journal.records import utc_now_text, utc_seconds
 from teams.state.shown import task_view
 from teams.state.tasks import Task
 from teams.state.team_state import TeamState
@@ -102,7 +102,7 @@ def describe_task(state: TeamState, task: Task) -> dict[str, Any]:
         "needs": sorted(task.needs),
         "exclusive": sorted(task.exclusive),
         "attempts": task.attempts,
-        "lease_until": task.lease_until,
+        "lease_until": None if task.lease_until is None else utc_now_text(task.lease_until),
         "result": task.result,
         "reason": task.reason,
         "created_by": task.created_by,

@@ -8,6 +8,7 @@ import trio
 
 from protocols.request import Request, RequestKind
 from teams.cli.exits import CommandFailed
+from teams.cli.facts import request_facts
 from teams.cli.output import names, print_json
 from teams.cli.reading import tell_reports
 from teams.client import TeamClient, connect_team
@@ -53,7 +54,8 @@ async def answer_request(team: TeamClient, request_id: str, *, approved: bool, f
 def print_decided(requests: Sequence[Request], args: argparse.Namespace, follows: str) -> None:
     """Say what became of requests, and what it means for who asked; the JSON of one request is an object, of several a list."""
     if args.json:
-        print_json(requests[0].to_json() if len(args.request) == len(requests) == 1 else [request.to_json() for request in requests])
+        found = [request_facts(request) for request in requests]
+        print_json(found[0] if len(args.request) == len(found) == 1 else found)
         return
     for request in requests:
         if request.is_undecided:

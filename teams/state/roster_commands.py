@@ -172,12 +172,16 @@ class StartTurn:
 
 @dataclass(slots=True)
 class EndTurn:
-    """Commit the mail of a turn, book what it used, and let the member rest: idle, or waiting for the decision on its plan."""
+    """Commit the mail of a turn, book what it used, and let the member rest: idle, or waiting for the decision on its plan.
+
+    `rests` is False for a turn that did not come to its end: the member ends with it, and only the figures are booked.
+    """
 
     name: str
     incarnation: int
     usage: tuple[int, int, int, int, int]  # input, output, cache writes, cache reads (tokens), calls
     mail: Sequence[str] = ()
+    rests: bool = True
 
     def decide(self, draft: Draft) -> None:
         """Refuse a stale incarnation and what the lifecycle forbids."""
@@ -187,7 +191,7 @@ class EndTurn:
         if ids:
             draft.add("mail.committed", {"member": self.name, "ids": ids})
         status = member.status
-        if status is MemberStatus.working:
+        if status is MemberStatus.working and self.rests:
             waits = member.plan_request is not None and draft.state.requests.get(member.plan_request).is_undecided
             status = step_member(member, MemberEvent.plan_submitted if waits else MemberEvent.went_idle)
         draft.add("member.status", {"name": self.name, "status": status, "incarnation": member.incarnation, "usage": list(self.usage)})

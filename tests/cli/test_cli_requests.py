@@ -1,6 +1,7 @@
 """What waits for an answer is shown whole, decided from the shell, and taken up by the team's next life."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import trio
 
 from protocols import Stage
 from teams import MemberOptions, ScriptedModel, TeamOptions, Touches, open_team, tool
+from teams.cli.facts import USAGE
 from teams.cli.sayings import KINDS
 from teams.models.base import ModelRequest
 from teams.models.script import Reply, call, say, spoken
@@ -129,6 +131,29 @@ def test_log_says_in_words_what_was_asked_and_decided(team: Path, run: Run) -> N
         assert words in shown
     assert "{" not in shown
     assert set(KINDS) == set(TeamState()._appliers)
+
+
+def test_programs_are_given_times_and_figures_by_name(team: Path, run: Run) -> None:
+    """Every time in JSON is ISO 8601 in UTC, as in the journal; the figures of a turn have names."""
+    by = ids(run, team)
+    run("approve", team, by["ann"])
+    asked = json.loads(run("requests", team, "--json")[1])
+    plan = next(request for request in asked if request["id"] == by["ann"])
+    times = [plan["opened_at"], plan["deadline"], plan["votes"][0]["at"], json.loads(run("status", team, "--json")[1])["now"]]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", time) for time in times), times
+    turns = [record["usage"] for record in json.loads(run("log", team, "--json")[1]) if "usage" in record]
+    assert turns
+    assert all(set(turn) == set(USAGE) and turn["calls"] for turn in turns)
+
+
+def test_log_tells_that_a_host_ended_without_a_word(team: Path, run: Run) -> None:
+    """After a kill the next life of a member says what became of the one before; after an orderly end it does not."""
+    words = "for the second time; the process that had hosted it ended without a word"
+    assert words not in run("log", team)[1]
+    trio.run(_next_life, team)
+    assert run("log", team)[1].count(words) == 5  # the lead's as well
+    trio.run(_next_life, team)
+    assert run("log", team)[1].count("without a word") == 5
 
 
 async def _next_life(team: Path) -> ScriptedModel:

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from protocols.lifecycle import MemberStatus
 from teams import GatewayOptions, MemberOptions, ModelRetry, ScriptedModel, TeamOptions, connect_team, open_team
 from teams.engine import load_state
-from teams.errors import HostConflict, MemberExists, MemberStateError, ModelConnectionError
+from teams.errors import HostConflict, MemberExists, MemberStateError, ModelConnectionError, TeamError
 from teams.hosts import read_retries
 from teams.journal.memory import MemoryJournal, MemoryLog
 from teams.models.base import ModelRequest
@@ -214,3 +214,26 @@ async def test_call_that_is_made_again_is_told_to_watchers_and_to_other_processe
         assert read_retries(root / "hosts", hosts, now + 1) == {}
         await team.wait_quiescent()
     assert not list((root / "hosts").iterdir())
+
+
+async def test_member_that_fails_is_never_called_idle_by_its_last_turn(autojump_clock: MockClock) -> None:
+    """The figures of a turn that broke are booked, and the next that is said of its member is that it has failed."""
+
+    async def broken(request: ModelRequest) -> Reply:
+        await trio.lowlevel.checkpoint()
+        if request.messages[-1].tool_results:
+            raise RuntimeError("broken")
+        return call("note", text="n")
+
+    journal = MemoryJournal()
+    async with open_team(None, model=ScriptedModel({"ann": broken}), journal=journal, wall_clock=virtual_wall_clock) as team:
+        await team.spawn("ann", prompt="begin", tools=[])
+        outcome = await team.wait_quiescent()
+        assert outcome.failures == {"ann": "RuntimeError: broken"}
+        with pytest.raises(TeamError, match="ann has failed: RuntimeError: broken"):
+            outcome.raise_for_failures()
+        assert team.spending["ann"].calls == 2  # also the one that broke
+    said = [
+        record.fields["status"] for record in await journal.read(0) if record.kind == "member.status" and record.fields["name"] == "ann"
+    ]
+    assert said == ["idle", "working", "working", "failed"]

@@ -24,6 +24,7 @@ COMMANDS = {
     "log": "show what happened, a line for each record of the journal",
     "tasks": "show the tasks and what they wait for",
     "send": "send mail to a member",
+    "inbox": "show the mail that members wrote to the person",
     "plans": "show the plans that wait for a decision",
     "plan": "show one plan whole: what its revisions changed, who decided, how far its steps are",
     "requests": "show everything that waits for an answer",

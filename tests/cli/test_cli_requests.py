@@ -133,6 +133,19 @@ def test_log_says_in_words_what_was_asked_and_decided(team: Path, run: Run) -> N
     assert set(KINDS) == set(TeamState()._appliers)
 
 
+def test_person_reads_and_answers_mail(team: Path, run: Run) -> None:
+    """The inbox has what was written to the person, with the words that answer it: a question is answered by its own id."""
+    by = ids(run, team)
+    shown = run("inbox", team)[1]
+    assert "Which port," in shown
+    assert f'teams send {team} dan "..." --reply-to {by["dan"]}' in shown
+    assert "\x1b[2J" not in shown
+    assert run("send", team, "dan", "8080", "--reply-to", by["dan"])[0] == 0
+    assert by["dan"] not in ids(run, team).values()
+    assert [mail["from"] for mail in json.loads(run("inbox", team, "--json")[1])] == ["dan"]
+    assert run("inbox", team, "--for", "lead")[1] == "nobody has written to lead\n"
+
+
 def test_programs_are_given_times_and_figures_by_name(team: Path, run: Run) -> None:
     """Every time in JSON is ISO 8601 in UTC, as in the journal; the figures of a turn have names."""
     by = ids(run, team)

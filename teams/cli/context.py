@@ -96,7 +96,7 @@ def _fixed_tokens(loaded: LoadedSession, meter: TokenMeter) -> int:
 def render(name: str, figures: ContextFigures, terminal: Terminal) -> Iterator[str]:
     """Lay a context out for a person."""
     found = figures.fill
-    used = found.used + found.reply
+    used = found.used
     share = 100 * used / found.window_tokens
     model = f" of {figures.model}" if figures.model else ""
     yield terminal.paint(f"{name}: {amount(used)} of {amount(found.window_tokens)} tokens{model} ({share:.0f} %)", "bold")

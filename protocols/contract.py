@@ -10,7 +10,18 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
-from protocols.patterns import Parts, command_matches, exact_path, fixed_parts, path_matches, path_parts, split_command
+from protocols.patterns import (
+    Parts,
+    command_matches,
+    commands_overlap,
+    exact_path,
+    fixed_parts,
+    is_one_command,
+    path_matches,
+    path_parts,
+    reaches_below,
+    split_command,
+)
 
 RULE_LIMIT_CHARS: Final = 1024
 
@@ -109,10 +120,15 @@ def rule_for(reach: Reach, member: str) -> Rule:
     """Return the rule that always allows a member this very call.
 
     Raises:
-        ValueError: it names several paths, or one that cannot be read: no one rule holds just that.
+        ValueError: no one rule holds just that: it names several paths, one that cannot be read, a command that reads as a pattern of
+            others, or nothing, so that a rule would hold for whatever else its input says.
     """
     if len(reach.paths) > 1 or None in reach.paths:
         raise ValueError(f"no rule can allow just {reach.describe()}: it names several paths, or one that cannot be read")
+    if reach.command is not None and not is_one_command(reach.command):
+        raise ValueError(f"no rule can allow just {reach.describe()}: as a rule its last word would stand for any words")
+    if not reach.paths and reach.command is None:
+        raise ValueError(f"no rule can allow just this call of {reach.tool}: it names no path and no command; add a rule for the tool")
     path = exact_path(reach.paths[0]) if reach.paths and reach.paths[0] is not None else None
     return Rule(RuleAction.allow, reach.tool, path, reach.command, member)
 
@@ -137,30 +153,50 @@ def outside(reach: Reach, plan: Mapping[str, Any]) -> tuple[str, ...]:
 def judge_plan(rules: Iterable[Rule], plan: Mapping[str, Any], member: str) -> RuleAction | None:
     """Return what a rule list says of a whole plan: `allow` when every file and command is covered, `deny` when one is forbidden.
 
-    None where the list does not say: somebody else must decide. A rule covers a path of a plan only with everything below it.
+    None where the list does not say: somebody else must decide. A rule covers a path of a plan only with everything below it, and only
+    a rule for all tools covers anything, since a plan does not say by which tool it is done.
     """
     applying = [rule for rule in rules if rule.member in (None, member)]
     denials = [rule for rule in applying if rule.action is RuleAction.deny]
     files = [fixed_parts(file) for file in plan.get("files", ())]
-    commands = [split_command(command) or [] for command in plan.get("commands", ())]
+    commands = [split_command(command) for command in plan.get("commands", ())]
     for parts in files:
         if parts is not None and any(rule.path and path_matches(rule.path, parts, loosely=True) for rule in denials):
             return RuleAction.deny
-    programs = [words for line in commands for words in line]
-    if any(rule.command and command_matches(rule.command, words, loosely=True) for rule in denials for words in programs):
-        return RuleAction.deny
-    allowing = [rule for rule in applying if rule.action is RuleAction.allow]
-    covered = [_covered(parts, allowing, denials) for parts in files]
-    patterns = [rule.command for rule in allowing if rule.command]
-    covered += [bool(line) and all(any(command_matches(one, words) for one in patterns) for words in line) for line in commands]
+    for words in (words for programs in commands for words in programs or ()):
+        if any(rule.command and command_matches(rule.command, words, loosely=True) for rule in denials):
+            return RuleAction.deny
+    if any(rule.path is None and rule.command is None for rule in denials):
+        return None  # of a whole tool, by which the plan may be done
+    covered = [parts is not None and _covered(parts, applying) for parts in files]
+    covered += [programs is not None and all(_command_covered(words, applying) for words in programs) for programs in commands]
     return RuleAction.allow if covered and all(covered) else None
 
 
-def _covered(parts: Parts | None, allowing: Sequence[Rule], denials: Sequence[Rule]) -> bool:
-    if parts is None or any(rule.path and _overlap(rule.path, parts) for rule in denials):
+def _covered(parts: Parts, rules: Sequence[Rule]) -> bool:
+    """Tell whether rules allow a path and all below it, before one that may speak about a part of it says otherwise."""
+    if any(rule.action is RuleAction.deny and rule.path and _overlap(rule.path, parts) for rule in rules):
         return False
-    below = (*parts, "anything")
-    return any(rule.path and path_matches(rule.path, parts) and path_matches(rule.path, below) for rule in allowing)
+    for rule in rules:
+        if rule.action is RuleAction.ask and (_overlap(rule.path, parts) if rule.path else rule.command is None):
+            return False
+        pattern = rule.path if rule.action is RuleAction.allow and rule.tool == "*" and rule.command is None else None
+        if pattern and path_matches(pattern, parts) and reaches_below(pattern):
+            return True
+    return False
+
+
+def _command_covered(words: Sequence[str], rules: Sequence[Rule]) -> bool:
+    """Tell the same of one program of a plan's command."""
+    if any(rule.action is RuleAction.deny and rule.command and commands_overlap(rule.command, words) for rule in rules):
+        return False
+    for rule in rules:
+        if rule.action is RuleAction.ask and (commands_overlap(rule.command, words) if rule.command else rule.path is None):
+            return False
+        pattern = rule.command if rule.action is RuleAction.allow and rule.tool == "*" and rule.path is None else None
+        if pattern and command_matches(pattern, words):
+            return True
+    return False
 
 
 def _overlap(pattern: str, parts: Parts) -> bool:

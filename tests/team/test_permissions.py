@@ -11,6 +11,7 @@ from trio.testing import MockClock
 from protocols import AlreadyDecided, MemberEvent, Rule, RuleAction
 from teams import MemberOptions, PermissionOptions, PlanOptions, ScriptedModel, TeamOptions, Tool, Touches, connect_team, open_team, tool
 from teams.approvals import PermissionRequest
+from teams.errors import UsageError
 from teams.models.base import ModelRequest
 from teams.models.script import Reply, call, say, spoken
 from teams.state.permission_commands import AddRule, AskPermission, UsePermission
@@ -382,8 +383,9 @@ async def test_agent_that_is_asked_decides_with_its_tool(autojump_clock: MockClo
 async def test_rule_of_one_member_decides_nothing_for_another(autojump_clock: MockClock) -> None:
     """`always` for one member leaves the same call of another one waiting."""
     work = Work()
-    scripts = {name: once(call("deploy", service="web")) for name in ("ann", "ben")}
-    async with open_team(None, model=StrictModel(ScriptedModel(scripts)), wall_clock=virtual_wall_clock) as team:
+    scripts = {name: once(call("run", line="make")) for name in ("ann", "ben")}
+    options = TeamOptions(permissions=PermissionOptions(rules=(Rule(RuleAction.ask, "run"),)))
+    async with open_team(None, model=StrictModel(ScriptedModel(scripts)), options=options, wall_clock=virtual_wall_clock) as team:
         for name in scripts:
             await team.spawn(name, prompt="begin", tools=work.tools())
         await wait_for(team, lambda: len(team.state.requests.open()) == 2)
@@ -426,3 +428,20 @@ def test_permission_of_a_member_whose_process_is_lost_is_withdrawn() -> None:
     request = desk.do(AskPermission("ann", desk.incarnation("ann"), "c1", body, 60.0))
     desk.leave("ann", MemberEvent.lost)
     assert str(desk.state.requests.get(request.id).state) == "withdrawn"
+
+
+async def test_always_is_refused_where_no_rule_can_hold_just_that_call(autojump_clock: MockClock) -> None:
+    """A call that names neither a path nor a command can be allowed once; its request stays open when more is asked."""
+    work = Work()
+    async with open_team(
+        None, model=StrictModel(ScriptedModel(once(call("deploy", service="web")))), wall_clock=virtual_wall_clock
+    ) as team:
+        await team.spawn("ann", prompt="begin", tools=work.tools())
+        request = await anext(aiter(team.requests()))
+        assert isinstance(request, PermissionRequest)
+        with pytest.raises(UsageError, match="no rule can allow just this call of deploy"):
+            await request.approve(always=True)
+        assert not work.done
+        await request.approve()
+        await team.wait_quiescent()
+        assert work.done == ["deploy web"]

@@ -6,6 +6,7 @@ valid, begins with the task, and ends where the model may go on.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import is_
 from typing import NamedTuple
 
 from compaction.carried import Carried
@@ -45,7 +46,7 @@ def take_apart(view: View, facts: ModelFacts, record: CompressedHistory = EMPTY_
         # Counted before neighbours are joined, so that the task does not grow by what follows it.
         size = sum(1 for block in clean(source[0]).content if block.get("type") != "tool_result")
     messages = drop_thinking(source)
-    untouched = len(messages) == len(source) and all(a is b for a, b in zip(messages, source, strict=True))
+    untouched = len(messages) == len(source) and all(map(is_, messages, source))
     if not (messages and untouched and fits_model(view, facts)):
         messages = mend(messages, facts)  # with all its images: what an edit moves out of sight is moved out under its own id
     if len(messages) > 1 and messages[-1] == CONTINUE:  # nobody's words; assembling puts it there again where it is needed
@@ -66,16 +67,19 @@ def take_apart(view: View, facts: ModelFacts, record: CompressedHistory = EMPTY_
 
 
 def without_written(view: View, start: int = 0) -> list[ModelMessage]:
-    """Return the messages from `start` on without the blocks that compaction wrote; messages that held nothing else are left out."""
+    """Return the messages from `start` on without the blocks that compaction wrote; messages that hold nothing else are left out."""
     carried = view.carried
     source: list[ModelMessage] = list(view.messages[start:] if start else view.messages)
+    all_filled = view.sound
     if carried.state_block is not None and carried.state_block[0] >= start:
         at, place = carried.state_block
         source[at - start] = _without(source[at - start], range(place, place + 1))
+        all_filled = False
     if not start and source and carried.memory_blocks:
         size = carried.task_blocks or 0
         source[0] = _without(source[0], range(size, size + carried.memory_blocks))
-    return [message for message in source if message.content] if len(source) > 1 else source
+        all_filled = False
+    return source if all_filled or len(source) < 2 else [message for message in source if message.content]
 
 
 def assemble(draft: Draft, frame: Frame, *, epoch: int, memory_tokens: int, must_trim: bool) -> Assembled:

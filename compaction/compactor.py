@@ -15,12 +15,13 @@ from compaction.budget import ContextBudget
 from compaction.carried import NOTHING_CARRIED, Carried
 from compaction.cleaning import clean
 from compaction.costs import FREE, EditCost, edit_cost, unchanged
+from compaction.encoding import dumps
 from compaction.errors import InvalidEdit
 from compaction.models import ModelFacts
 from compaction.options import CompactionOptions
 from compaction.repair import fits_model
 from compaction.request import Request
-from compaction.tokens import TokenMeter, count_text, dumps, weigh_all
+from compaction.tokens import TokenMeter, count_text, weigh_all
 from compaction.transcript import Block, ModelMessage
 from compaction.triggers import RULES, Cause, Rule, Situation, due, rule_of
 from compaction.validity import problems
@@ -351,7 +352,8 @@ class Compactor:
         if not carried.recorded and fresh:
             task = fresh[0].content[: carried.task_blocks or len(fresh[0].content)]
             fresh[0] = ModelMessage(fresh[0].role, fresh[0].content[len(task) :])
-        fresh = [clean(message) for message in fresh]  # as it was sent: a lone surrogate, for one, can be neither sent nor stored
+        if not view.sound:  # as it was sent: a lone surrogate, for one, can be neither sent nor stored
+            fresh = [clean(message) for message in fresh]
         return fold(carried.record or EMPTY_RECORD, fresh, state=NO_STATE if state is None else state, user_speaks=self.around.user_speaks)
 
     def _worth(self, view: View, edited: View, situation: Situation) -> bool:

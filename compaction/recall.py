@@ -8,11 +8,11 @@ the model wrote them; nothing is changed by looking.
 """
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from compaction.cleaning import clean
+from compaction.encoding import dumps
 from compaction.images import source_of
 from compaction.transcript import Block, ModelMessage, parts_of
 
@@ -20,7 +20,6 @@ ID_DIGITS = 12
 SNIPPET_CHARS = 200
 RECALL = "recall"
 """The name of the tool that looks here: its own calls and results are shown only where nothing else holds a text."""
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Recalled(NamedTuple):
@@ -53,7 +52,7 @@ class Search(NamedTuple):
 def recall_id(block: Block) -> str:
     """Return the id of what a block holds: the content of a result, the input of a call, any other block as it is."""
     body = _body(block)
-    text = body if isinstance(body, str) else _encode(body)
+    text = body if isinstance(body, str) else dumps(body)
     return "r" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:ID_DIGITS]
 
 
@@ -135,7 +134,7 @@ class Archive:
 
     def _hits(self, text: str) -> list[Found]:
         hits: list[Found] = []
-        escaped = _encode(text)[1:-1]  # as it stands inside a string of JSON; the input of a call stands there as it is
+        escaped = dumps(text)[1:-1]  # as it stands inside a string of JSON; the input of a call stands there as it is
         for at in range(len(self._messages) - 1, -1, -1):
             message = self._messages[at]
             if message.well_formed and escaped not in message.json and text not in message.json:
@@ -193,7 +192,7 @@ def texts_of(block: Block) -> Iterator[str]:
         case "tool_use":
             given = block.get("input")
             yield from _strings(given)
-            yield _encode(given)
+            yield dumps(given)
         case "tool_result":
             for part in parts_of(block):
                 yield from texts_of(part)

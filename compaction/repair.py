@@ -21,6 +21,7 @@ from compaction.transcript import (
     ModelMessage,
     as_block,
     error_result,
+    is_paused,
     is_server_result,
     notice,
 )
@@ -58,20 +59,13 @@ def drop_thinking(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
     """Return the messages without any thinking; those that held nothing else are left out."""
     kept: list[ModelMessage] = []
     for message in messages:
-        if message.role != "assistant" or all(block.get("type") not in THINKING_TYPES for block in message.content):
+        if not message.thinks or message.role != "assistant":
             kept.append(message)
             continue
         content = [block for block in message.content if block.get("type") not in THINKING_TYPES]
         if content:
             kept.append(ModelMessage("assistant", content))
     return kept
-
-
-def is_paused(message: ModelMessage) -> bool:
-    """Tell whether a message holds blocks of the provider's own tools, so that the next one may carry it on."""
-    return message.role == "assistant" and any(
-        block.get("type") in SERVER_CALL_TYPES or is_server_result(block) for block in message.content
-    )
 
 
 def _cleaned(messages: Iterable[ModelMessage], facts: ModelFacts) -> Iterator[ModelMessage]:

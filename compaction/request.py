@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, cast
 
+from compaction.encoding import dumps
 from compaction.models import UNKNOWN_MODEL, ModelFacts
-from compaction.tokens import dumps
-from compaction.transcript import SERVER_CALL_TYPES, Block, ModelMessage, as_block, is_server_result
+from compaction.transcript import Block, ModelMessage, as_block
 
 
 class Finding(NamedTuple):
@@ -75,8 +75,3 @@ def blocks(request: Request) -> Iterator[tuple[int, Block]]:
             if isinstance(content, list | tuple):
                 for part in cast("Sequence[object]", content):
                     yield index, as_block(part)
-
-
-def is_paused_end(message: ModelMessage) -> bool:
-    """Tell whether an assistant message holds work of the provider's own tools, so that it may be carried on as it is."""
-    return message.role == "assistant" and any(b.get("type") in SERVER_CALL_TYPES or is_server_result(b) for b in message.content)

@@ -30,7 +30,7 @@ def thinking_filled(request: Request) -> Iterator[Finding]:
 def thinking_sides(request: Request) -> Iterator[Finding]:
     """V41 as well: only the model thinks."""
     for index, message in enumerate(request.messages):
-        if message.role != "assistant" and any(block.get("type") in THINKING_TYPES for block in message.content):
+        if message.role != "assistant" and message.thinks:
             yield Finding(index, f"thinking in a message of the role {message.role}")
 
 

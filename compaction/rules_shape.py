@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from compaction.cleaning import FIELDS, blank
-from compaction.request import Finding, Request, blocks, is_paused_end
+from compaction.request import Finding, Request, blocks
+from compaction.transcript import is_paused
 
 MAX_MESSAGES = 100_000
 MAX_BODY_BYTES = 32 * 1024 * 1024
@@ -26,7 +27,7 @@ def roles_alternate(request: Request) -> Iterator[Finding]:
     """V03; a paused assistant message may be carried on by the next one."""
     for index in range(1, len(request.messages)):
         before, message = request.messages[index - 1], request.messages[index]
-        if before.role == message.role and not (message.role == "assistant" and is_paused_end(before)):
+        if before.role == message.role and not (message.role == "assistant" and is_paused(before)):
             yield Finding(index, f"two messages of the role {message.role} in a row")
 
 
@@ -53,7 +54,7 @@ def system_placed(request: Request) -> Iterator[Finding]:
             yield Finding(index, f"the model {request.facts.name or 'in use'} takes no message of the role system")
         before = next((messages[i] for i in range(index - 1, -1, -1) if messages[i].role != "system"), None)
         after = next((messages[i] for i in range(index + 1, len(messages)) if messages[i].role != "system"), None)
-        if before is None or (before.role == "assistant" and not is_paused_end(before)):
+        if before is None or (before.role == "assistant" and not is_paused(before)):
             yield Finding(index, "a system message must follow a user message")
         if after is not None and after.role != "assistant":
             yield Finding(index, "a system message must be the last, or be followed by an assistant message")
@@ -76,7 +77,7 @@ def texts_filled(request: Request) -> Iterator[Finding]:
 def prefill_trimmed(request: Request) -> Iterator[Finding]:
     """V09."""
     last = request.messages[-1] if request.messages else None
-    if last is None or last.role != "assistant" or not last.content or is_paused_end(last):
+    if last is None or last.role != "assistant" or not last.content or is_paused(last):
         return
     text = last.content[-1].get("text")
     if isinstance(text, str) and text != text.rstrip():
@@ -86,7 +87,7 @@ def prefill_trimmed(request: Request) -> Iterator[Finding]:
 def no_prefill(request: Request) -> Iterator[Finding]:
     """V10."""
     last = request.messages[-1] if request.messages else None
-    if last is None or last.role != "assistant" or is_paused_end(last):
+    if last is None or last.role != "assistant" or is_paused(last):
         return
     if not request.facts.prefill or request.thinking_type in {"enabled", "adaptive"}:
         yield Finding(len(request.messages) - 1, "the list ends with an assistant message; it must end with a user message")

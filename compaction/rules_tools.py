@@ -93,9 +93,7 @@ def sides_kept(request: Request) -> Iterator[Finding]:
             yield Finding(index, f"a tool call in a message of the role {message.role}")
         if message.tool_results and message.role != "user":
             yield Finding(index, f"a tool result in a message of the role {message.role}")
-        if message.role != "assistant" and any(
-            block.get("type") in SERVER_CALL_TYPES or is_server_result(block) for block in message.content
-        ):
+        if message.role != "assistant" and message.uses_server_tools:
             yield Finding(index, f"a block of the provider's own tools in a message of the role {message.role}")
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 
 from compaction.carried import NOTHING_CARRIED, Carried, MemoryKind
 from compaction.compactor import Checkpoint
+from compaction.encoding import dumps
 from compaction.errors import NotASession
 from compaction.repair import drop_thinking
 from compaction.transcript import ModelMessage, message_from_wire
@@ -22,7 +23,6 @@ from compaction.view import View
 
 FORMAT_VERSION = 1
 _quoted = json.encoder.encode_basestring
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # made once: json.dumps makes one for each call
 
 
 class Header(NamedTuple):
@@ -126,7 +126,7 @@ def encode_message(entry: Entry) -> bytes:
     # Written out, because every message of every agent comes through here.
     rest = f'"at":{_quoted(entry.at)},"epoch":{entry.epoch}'
     if entry.mail:
-        rest += f',"mail":{_json(list(entry.mail))}'
+        rest += f',"mail":{dumps(list(entry.mail))}'
     if entry.usage is not None:
         rest += f',"usage":{{{",".join([f"{_quoted(key)}:{count}" for key, count in entry.usage.items()])}}}'
     if entry.stop_reason is not None:
@@ -156,8 +156,8 @@ def encode_checkpoint(checkpoint: Checkpoint, at: str) -> bytes:
         fields["summary_usage"] = dict(checkpoint.summary_usage)
     if checkpoint.summary_failure:
         fields["summary_failure"] = checkpoint.summary_failure
-    record = "" if carried.record is None else f',"record":{_json(carried.record.model_dump(exclude_defaults=True))}'
-    line = f'{_json(fields)[:-1]}{record},"messages":[{",".join(message.json for message in checkpoint.messages)}]}}\n'
+    record = "" if carried.record is None else f',"record":{dumps(carried.record.model_dump(exclude_defaults=True))}'
+    line = f'{dumps(fields)[:-1]}{record},"messages":[{",".join(message.json for message in checkpoint.messages)}]}}\n'
     return line.encode("utf-8", "replace")  # a summary may hold what no message may
 
 
@@ -409,10 +409,6 @@ def _fits(carried: Carried, messages: Sequence[ModelMessage]) -> bool:
 
 
 _KINDS = frozenset({"summary", "digest", "record"})
-
-
-def _json(value: object) -> str:
-    return _encode(value)
 
 
 def _line(fields: Mapping[str, Any]) -> bytes:

@@ -23,7 +23,7 @@ from compaction.record import (
     Identifier,
 )
 from compaction.state import NO_STATE, StateDigest
-from compaction.transcript import Block, ModelMessage, parts_of, spoken
+from compaction.transcript import MAPPINGS, Block, ModelMessage, parts_of, spoken
 
 STATEMENT_LIMIT_CHARS: Final = 4_000
 STATEMENTS_FIRST, STATEMENTS_LAST = 20, 180
@@ -120,22 +120,24 @@ class _Folding:
         self._open: dict[str, Block] = {}
 
     def follow(self, message: ModelMessage) -> None:
-        if message.role == "assistant":
-            self._open = {str(call.get("id")): call for call in message.tool_calls}
+        role = message.role
+        if role == "assistant":
+            self._open.clear()
+            for asked in message.tool_calls:
+                self._open[str(asked.get("id"))] = asked
             text = message.text
             if "ecided" in text or "ecision" in text or "chose" in text:
                 for line in text.split("\n"):
                     self._decide(line)
-            return
-        if message.role == "system":  # nobody's words but those of whoever runs the agent
-            return
-        for result in message.tool_results:
-            call = self._open.pop(str(result.get("tool_use_id")), None)
-            if call is not None:
-                self._called(call, result)
-        for block in spoken(message):
-            if block.get("type") == "text":
-                self._hear(str(block.get("text", "")))
+        elif role == "user":  # a system message holds nobody's words but those of whoever runs the agent
+            for result in message.tool_results:
+                call = self._open.pop(str(result.get("tool_use_id")), None)
+                if call is not None:
+                    self._called(call, result)
+            if len(message.tool_results) < len(message.content):
+                for block in spoken(message):
+                    if block.get("type") == "text":
+                        self._hear(str(block.get("text", "")))
 
     def finish(self, state: StateDigest) -> CompressedHistory:
         notes = dict.fromkeys((*self._notes, *state.notes))
@@ -227,7 +229,7 @@ class _Folding:
     def _called(self, call: Block, result: Block) -> None:
         name = str(call.get("name"))
         given = call.get("input")
-        inputs: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+        inputs: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, MAPPINGS) else {}
         if result.get("is_error") or self._failed:
             action = f"{name} {_shortest(inputs)}".strip()[:LINE_LIMIT_CHARS]
             self._failed.pop(action, None)
@@ -289,8 +291,9 @@ class _Folding:
 
     def _take_new_files(self, result: Block) -> None:
         """Take in files that a tool says it has made, in a result that is a JSON object with `new_files`."""
-        for part in parts_of(result):
-            text = str(part.get("text", ""))
+        content = result.get("content")
+        texts = (content,) if isinstance(content, str) else [str(part.get("text", "")) for part in parts_of(result)]
+        for text in texts:
             if not text[:50].lstrip().startswith("{") or '"new_files"' not in text:
                 continue
             try:
@@ -331,18 +334,19 @@ def _key_words(sentence: str) -> frozenset[str]:
     return frozenset(word.lower().strip("./-") for word in _WORD.findall(sentence)) - _COMMON
 
 
-def _paths(inputs: Mapping[str, Any]) -> Iterator[str]:
+def _paths(inputs: Mapping[str, Any]) -> list[str]:
     for key in _PATH_KEYS:
         if isinstance(path := inputs.get(key), str) and path:
-            yield path
-            return
+            return [path]
+    paths: list[str] = []
     for key in ("files", "paths"):
         listed = inputs.get(key)
         for item in cast("Sequence[object]", listed if isinstance(listed, list | tuple) else ()):
             if isinstance(item, str):
-                yield item
+                paths.append(item)
             elif isinstance(item, Mapping):
-                yield from _paths(cast("Mapping[str, Any]", item))
+                paths += _paths(cast("Mapping[str, Any]", item))
+    return paths
 
 
 def _commands(inputs: Mapping[str, Any]) -> Iterator[str]:

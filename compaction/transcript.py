@@ -13,14 +13,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
+from compaction.encoding import dumps
+
 Role: TypeAlias = Literal["user", "assistant", "system"]
 Block: TypeAlias = Mapping[str, Any]
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # made once: json.dumps makes one for each call
 _NOTICE_OPEN, _NOTICE_CLOSE = "<runtime-notice>", "</runtime-notice>"
 ROLES = frozenset({"user", "assistant", "system"})
 THINKING_TYPES = frozenset({"thinking", "redacted_thinking"})
 SERVER_CALL_TYPES = frozenset({"server_tool_use", "mcp_tool_use"})
+MAPPINGS = (dict, Mapping)
+"""What a mapping is, for `isinstance`: the class that most of them are first, since asking an abstract one takes longer."""
 _CLIENT_TYPES = frozenset({"text", "tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"})
 _SERVER_RESULT = re.compile(r"\A(?!tool_result\Z)[a-z_]+_tool_result\Z")
 
@@ -41,8 +44,10 @@ class ModelMessage:
         "_json",
         "_results",
         "_role",
+        "_server",
         "_size_bytes",
         "_text",
+        "_thinks",
         "_well_formed",
         "cleaned",
         "shape",
@@ -54,7 +59,7 @@ class ModelMessage:
             raise ValueError(f"a message cannot have the role {role!r}; legal: assistant, system, user")
         blocks = text_blocks(content) if isinstance(content, str) else tuple(content)
         for block in blocks:
-            if not isinstance(block, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # the JSON edge
+            if not isinstance(block, MAPPINGS):  # pyright: ignore[reportUnnecessaryIsInstance]  # the JSON edge
                 raise TypeError(f"a block of a message must be a mapping, not {block!r:.80}")
         self._role: Role = role
         self._content: tuple[Block, ...] = blocks
@@ -64,6 +69,7 @@ class ModelMessage:
         self._results: tuple[Block, ...] | None = None
         self._size_bytes = -1
         self._well_formed = True
+        self._server = self._thinks = False
         self.weight: tuple[Any, ...] | None = None
         """Kept here for `compaction.tokens`, which measures a message once."""
         self.shape: Any = None
@@ -102,22 +108,41 @@ class ModelMessage:
             self._scan()
         return self._results  # type: ignore[return-value]  # as above
 
+    @property
+    def thinks(self) -> bool:
+        """Whether it holds thinking."""
+        if self._calls is None:
+            self._scan()
+        return self._thinks
+
+    @property
+    def uses_server_tools(self) -> bool:
+        """Whether it holds calls or results of the provider's own tools."""
+        if self._calls is None:
+            self._scan()
+        return self._server
+
     def _scan(self) -> None:
         calls: list[Block] = []
         results: list[Block] = []
         for block in self._content:
             kind = block.get("type")
+            if kind == "text":
+                continue
             if kind == "tool_use":
                 calls.append(block)
             elif kind == "tool_result":
                 results.append(block)
+            elif isinstance(kind, str):  # the JSON edge
+                self._thinks = self._thinks or kind in THINKING_TYPES
+                self._server = self._server or kind in SERVER_CALL_TYPES or is_server_result(block)
         self._calls, self._results = tuple(calls), tuple(results)
 
     @property
     def json(self) -> str:
         """Compact JSON of role and content, in the order of the keys as they came; always encodable as UTF-8."""
         if self._json is None:
-            text = _encode({"role": self._role, "content": self._content})
+            text = dumps({"role": self._role, "content": self._content})
             try:
                 self._size_bytes = len(text) if text.isascii() else len(text.encode())
             except UnicodeEncodeError:  # a lone surrogate, from a tool that cut text at a bad place
@@ -147,6 +172,16 @@ class ModelMessage:
     def with_content(self, content: Iterable[Block]) -> "ModelMessage":
         """Return a message of the same role with other blocks."""
         return ModelMessage(self._role, content)
+
+    def reworded(self, content: Iterable[Block]) -> "ModelMessage":
+        """Return the message with other words in the same blocks, by kind, order and ids; they are clean where this one's are.
+
+        What is known of kind, order and ids then stays known, and nothing is looked at again.
+        """
+        message = ModelMessage(self._role, content)
+        if self.cleaned is True:
+            message.cleaned, message.shape = True, self.shape
+        return message
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -198,6 +233,11 @@ def is_server_result(block: Block) -> bool:
     """Tell whether a block is the result of a tool that the provider runs."""
     kind = block.get("type")
     return kind not in _CLIENT_TYPES and _SERVER_RESULT.match(str(kind)) is not None
+
+
+def is_paused(message: ModelMessage) -> bool:
+    """Tell whether an assistant message holds work of the provider's own tools, so that the next one may carry it on."""
+    return message.role == "assistant" and message.uses_server_tools
 
 
 def is_real_user(message: ModelMessage) -> bool:
@@ -257,18 +297,14 @@ def open_server_calls(messages: Iterable[ModelMessage]) -> Iterator[frozenset[st
     """Yield, after each message, the ids of the provider's own calls that are still without a result."""
     pending: frozenset[str] = frozenset()
     for message in messages:
-        changed: set[str] | None = None
-        for block in message.content:
-            if block.get("type") in _CLIENT_TYPES:
-                continue
-            if block.get("type") in SERVER_CALL_TYPES:
-                changed = set(pending) if changed is None else changed
-                changed.add(str(block.get("id")))
-            elif is_server_result(block):
-                changed = set(pending) if changed is None else changed
-                changed.discard(str(block.get("tool_use_id")))
-        if changed is not None:
-            pending = frozenset(changed)
+        if message.uses_server_tools:
+            waiting = set(pending)
+            for block in message.content:
+                if block.get("type") in SERVER_CALL_TYPES:
+                    waiting.add(str(block.get("id")))
+                elif is_server_result(block):
+                    waiting.discard(str(block.get("tool_use_id")))
+            pending = frozenset(waiting)
         yield pending
 
 
@@ -310,20 +346,19 @@ def rounds(messages: Sequence[ModelMessage]) -> list[range]:
     without results belong to none.
     """
     spans: list[range] = []
-    start = -1
+    start, before = -1, ""
     server_open: frozenset[str] = frozenset()
     for index, (message, pending) in enumerate(zip(messages, open_server_calls(messages), strict=True)):
-        follows = start >= 0 and (server_open or messages[index - 1].role == "assistant")
-        belongs = bool(message.tool_results) if message.role == "user" else message.role == "system"
-        if message.role == "assistant":
-            if not follows:
+        role = message.role
+        if role == "assistant":
+            if start < 0 or not (server_open or before == "assistant"):
                 if start >= 0:
                     spans.append(range(start, index))
                 start = index
-        elif start >= 0 and not belongs:
+        elif start >= 0 and role == "user" and not message.tool_results:
             spans.append(range(start, index))
             start = -1
-        server_open = pending
+        server_open, before = pending, role
     if start >= 0:
         spans.append(range(start, len(messages)))
     return spans

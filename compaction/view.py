@@ -12,7 +12,7 @@ from typing import NamedTuple, overload
 from compaction.carried import NOTHING_CARRIED, Carried
 from compaction.cleaning import ID_PATTERN, is_clean
 from compaction.tokens import NOTHING, Weight, weigh
-from compaction.transcript import SERVER_CALL_TYPES, ModelMessage, is_server_result
+from compaction.transcript import SERVER_CALL_TYPES, ModelMessage, Role, is_server_result
 
 
 class Messages(Sequence[ModelMessage]):
@@ -120,16 +120,13 @@ class View:
         if weight.images or weight.pages:
             self._media = self._media.plus(weight)
         self.size_bytes += message.size_bytes + 1
-        self._flow.follow(message)
-        self._count(message)
-
-    def _count(self, message: ModelMessage) -> None:
-        if message.role == "assistant":
-            calls = len(message.tool_calls)
-            self.calls_in_turn += calls
-            self.tool_run = self.tool_run + 1 if calls else 0
-        elif message.tool_results:
-            self.tool_run = self.tool_run + 1 if len(message.tool_results) == len(message.content) else 0
+        shape: Shape = message.shape or shape_of(message)
+        self._flow.follow(message, shape)
+        if shape.role == "assistant":
+            self.calls_in_turn += len(shape.calls)
+            self.tool_run = self.tool_run + 1 if shape.calls else 0
+        elif shape.results:
+            self.tool_run = 0 if shape.others else self.tool_run + 1
         else:
             self.calls_in_turn = self.tool_run = 0
 
@@ -141,14 +138,16 @@ class View:
         return f"<View of {len(self._items)} messages, epoch {self.epoch}>"
 
 
-class _Shape(NamedTuple):
-    """What matters of a message for what may stand beside it: whether it is clean, and the ids of its results and calls.
+class Shape(NamedTuple):
+    """What matters of a message for what may stand beside it: who speaks, whether it is right, and the ids of its results and calls.
 
-    `results_first` tells that no other block stands before a result, `others` that there are others; `ids_right` that the ids of the calls
-    are legal and each is used once; `server` that blocks of the provider's own tools are among them.
+    `right` tells that it is clean and not empty; `results_first` that no other block stands before a result, `others` that there are
+    others; `ids_right` that the ids of the calls are legal and each is used once; `server` that blocks of the provider's own tools are
+    among them.
     """
 
-    clean: bool
+    role: Role
+    right: bool
     results: tuple[str, ...]
     results_first: bool
     others: bool
@@ -157,24 +156,24 @@ class _Shape(NamedTuple):
     server: bool
 
 
-_BROKEN = _Shape(clean=False, results=(), results_first=False, others=False, calls=(), ids_right=False, server=False)
-
-
-def _shape(message: ModelMessage) -> _Shape:
-    content = message.content
-    if not content or not is_clean(message):
-        return _BROKEN
-    results = tuple(str(block.get("tool_use_id")) for block in message.tool_results)
-    calls = tuple(str(call.get("id")) for call in message.tool_calls)
-    return _Shape(
-        clean=True,
-        results=results,
-        results_first=all(block.get("type") == "tool_result" for block in content[: len(results)]),
-        others=len(content) > len(results),
-        calls=calls,
-        ids_right=len(set(calls)) == len(calls) and all(ID_PATTERN.match(call) for call in calls),
-        server=any(block.get("type") in SERVER_CALL_TYPES or is_server_result(block) for block in content),
-    )
+def shape_of(message: ModelMessage) -> Shape:
+    """Return the shape of a message; made once."""
+    shape: Shape | None = message.shape
+    if shape is None:
+        content = message.content
+        results = tuple([str(block.get("tool_use_id")) for block in message.tool_results])
+        calls = tuple([str(call.get("id")) for call in message.tool_calls])
+        shape = message.shape = Shape(
+            role=message.role,
+            right=bool(content) and is_clean(message),
+            results=results,
+            results_first=len(results) == len(content) or all(block.get("type") == "tool_result" for block in content[: len(results)]),
+            others=len(content) > len(results),
+            calls=calls,
+            ids_right=len(set(calls)) == len(calls) and all(map(ID_PATTERN.match, calls)),
+            server=message.uses_server_tools,
+        )
+    return shape
 
 
 class _Flow:
@@ -192,32 +191,28 @@ class _Flow:
         self.sendable = False
         self.system_messages = 0
 
-    def follow(self, message: ModelMessage) -> None:
-        shape: _Shape | None = message.shape
-        if shape is None:
-            shape = message.shape = _shape(message)
-        fits = shape.clean
-        if fits:
-            match message.role:
-                case "user":
-                    fits = self._follow_user(shape)
-                case "assistant":
-                    fits = self._follow_assistant(message, shape)
-                case "system":
-                    fits = self._last == "user"
-                    self.system_messages += 1
-        self._last = message.role
-        self.sound = self.sound and fits
-        self.sendable = message.role != "assistant" or (self._paused and not self._open)
+    def follow(self, message: ModelMessage, shape: Shape) -> None:
+        role = shape.role
+        if not shape.right:
+            self.sound = False
+        elif role == "user":
+            self.sound = self._follow_user(shape) and self.sound
+        elif role == "assistant":
+            self.sound = self._follow_assistant(message, shape) and self.sound
+        else:
+            self.sound = self._last == "user" and self.sound
+            self.system_messages += 1
+        self._last = role
+        self.sendable = role != "assistant" or (self._paused and not self._open)
 
-    def _follow_user(self, shape: _Shape) -> bool:
+    def _follow_user(self, shape: Shape) -> bool:
         results, waiting = shape.results, self._open
-        paired = results == waiting or (len(results) == len(waiting) and set(results) == set(waiting))
         self._open = ()
-        may_follow = self._last in {"", "assistant"}
+        paired = results == waiting or (len(results) == len(waiting) and set(results) == set(waiting))
+        may_follow = self._last == "assistant" or not self._last
         return may_follow and shape.results_first and paired and not (self._server_open and (shape.others or not results))
 
-    def _follow_assistant(self, message: ModelMessage, shape: _Shape) -> bool:
+    def _follow_assistant(self, message: ModelMessage, shape: Shape) -> bool:
         may_follow = self._last in {"user", "system"} or (self._last == "assistant" and self._paused)
         right = may_follow and not self._open
         self._paused = False

@@ -5,14 +5,14 @@ newest message of the user, the newest rounds and the tools that are protected; 
 and never as a window that slides: each elision costs what the provider remembers behind it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
+from typing import TypeAlias, cast
 
 from compaction.draft import Draft, Frame, Moved
 from compaction.recall import recall_id
 from compaction.tokens import count_text, weigh
-from compaction.transcript import Block, ModelMessage, last_assistant, parts_of, rounds, spoken
+from compaction.transcript import MAPPINGS, Block, ModelMessage, last_assistant, parts_of, rounds, spoken
 
 ERROR_LINE_CHARS = 300
 LEAST_TOKENS = 160
@@ -25,37 +25,11 @@ def elide(draft: Draft, frame: Frame) -> Draft:
     """Return the draft with the bodies of its old rounds moved out; the same messages where nothing was."""
     stop = _old_until(draft.body, frame.options.keep_rounds)
     newest = next((at for at in range(len(draft.body) - 1, -1, -1) if spoken(draft.body[at])), -1)
-    least, protected = max(LEAST_TOKENS, frame.options.elide_tokens), frame.options.protected_tools
-    names: dict[str, str] = {}
-    moved: list[Moved] = []
-    body: list[ModelMessage] = []
-    for at, message in enumerate(draft.body[:stop]):
-        for call in message.tool_calls:
-            names[str(call.get("id"))] = str(call.get("name"))
-        weight = weigh(message)
-        if weight.text_tokens < least and not weight.images and not weight.pages:
-            body.append(message)
-            continue
-        content: list[Block] = []
-        gone: list[tuple[str, str, str]] = []
-        for block in message.content:
-            plain = block.get("type") == "text"
-            said = at == newest and block.get("type") in _MEDIA  # what the user showed last stays, like what the user said last
-            shorter = None if plain or said else _elide_block(block, message.role, names, protected, least)
-            if shorter is not None:
-                gone.append(shorter[:3])
-                block = shorter[3]  # what stands there from now on
-            content.append(block)
-        if not gone:
-            body.append(message)
-            continue
-        body.append(ModelMessage(message.role, content))
-        body[-1].cleaned = message.cleaned if message.cleaned is True else None  # words in the place of words
-        freed = (frame.tokens(weight) - frame.tokens(weigh(body[-1]))) // len(gone)
-        moved += [Moved(kind, wanted, name, freed) for kind, name, wanted in gone]
-    if not moved:
+    elision = _Elision(frame)
+    body = [elision.follow(message, newest=at == newest) for at, message in enumerate(draft.body[:stop])]
+    if not elision.moved:
         return draft
-    return replace(draft, body=(*body, *draft.body[stop:]), moved=(*draft.moved, *moved))
+    return replace(draft, body=(*body, *draft.body[stop:]), moved=(*draft.moved, *elision.moved))
 
 
 def _old_until(body: Sequence[ModelMessage], keep_rounds: int) -> int:
@@ -66,66 +40,104 @@ def _old_until(body: Sequence[ModelMessage], keep_rounds: int) -> int:
     return min(spans[-max(1, keep_rounds)].start, max(0, last_assistant(body)))
 
 
-def _elide_block(
-    block: Block, role: str, names: Mapping[str, str], protected: frozenset[str], least: int
-) -> tuple[str, str, str, Block] | None:
-    """Return the kind, the tool, the recall id and what stands in for a block; None for one that stays."""
-    match block.get("type"):
-        case "tool_result":
-            name = names.get(str(block.get("tool_use_id")), "tool")
-            return None if name in protected else _elide_result(block, name, least)
-        case "tool_use":
-            name = str(block.get("name"))
-            return None if name in protected else _elide_call(block, name, least)
-        case "image" | "document" if role == "user":
-            kind, wanted = str(block.get("type")), recall_id(block)
-            return kind, kind, wanted, {"type": "text", "text": _placeholder(f"{kind} of the user", wanted, "")}
-        case _:
+_Gone: TypeAlias = tuple[str, str, str, Block]
+"""A body that is to go: its kind, its recall id, the name of the tool, and the block with what stands in its place."""
+
+
+class _Elision:
+    """An elision while it walks over the messages, the oldest first: the names of the calls so far, and what has moved."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.moved: list[Moved] = []
+        self._tokens = frame.tokens
+        self._least = max(LEAST_TOKENS, frame.options.elide_tokens)
+        self._protected = frame.options.protected_tools
+        self._names: dict[str, str] = {}
+
+    def follow(self, message: ModelMessage, *, newest: bool) -> ModelMessage:
+        """Return the next message without its large bodies, itself when it has none; the media of the newest words stay."""
+        for call in message.tool_calls:
+            self._names[str(call.get("id"))] = str(call.get("name"))
+        weight = weigh(message)
+        if weight.text_tokens < self._least and not weight.images and not weight.pages:
+            return message
+        content: list[Block] = []
+        gone: list[_Gone] = []
+        for block in message.content:
+            found = self._look(block, message.role, newest=newest)
+            if found is None:
+                content.append(block)
+            else:
+                content.append(found[3])
+                gone.append(found)
+        if not gone:
+            return message
+        shorter = message.reworded(content)
+        freed = (self._tokens(weight) - self._tokens(weigh(shorter))) // len(gone)
+        for kind, wanted, name, _ in gone:
+            self.moved.append(Moved(kind, wanted, name, freed))
+        return shorter
+
+    def _look(self, block: Block, role: str, *, newest: bool) -> _Gone | None:
+        """Return what goes of a block; None for one that stays."""
+        match block.get("type"):
+            case "tool_result":
+                name = self._names.get(str(block.get("tool_use_id")), "tool")
+                return None if name in self._protected else self._look_at_result(block, name)
+            case "tool_use":
+                name = str(block.get("name"))
+                return None if name in self._protected else self._look_at_call(block, name)
+            case "image" | "document" if role == "user" and not newest:  # what the user showed last stays, like what the user said last
+                kind, wanted = str(block.get("type")), recall_id(block)
+                return kind, wanted, kind, {"type": "text", "text": _placeholder(f"{kind} of the user", wanted, "")}
+            case _:
+                return None
+
+    def _look_at_result(self, block: Block, name: str) -> _Gone | None:
+        content, text, media = block.get("content"), "", ""
+        if isinstance(content, str):
+            text = content
+        else:
+            parts = parts_of(block)
+            text = "\n".join(str(part.get("text", "")) for part in parts if part.get("type") == "text")
+            media = _counted([str(part.get("type")) for part in parts if part.get("type") in _MEDIA])
+        if not media and not _is_large(text, self._least):
             return None
+        length = f"{len(text):,} characters" if text or not media else ""
+        wanted, failed = recall_id(block), bool(block.get("is_error"))
+        holds = f"{length}, {media}" if length and media else length or media
+        short = _placeholder(f"the {'error' if failed else 'result'} of {name}", wanted, holds)
+        if failed:
+            first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+            short = f"{first[:ERROR_LINE_CHARS]}\n{short}"
+        return "result", wanted, name, {**block, "content": short}
 
+    def _look_at_call(self, block: Block, name: str) -> _Gone | None:
+        given: object = block.get("input")
+        if not isinstance(given, MAPPINGS) or not self._holds_large(cast("Block", given)):
+            return None
+        wanted = recall_id(block)
+        return "input", wanted, name, {**block, "input": self._shortened(cast("Block", given), wanted)}
 
-def _elide_result(block: Block, name: str, least: int) -> tuple[str, str, str, Block] | None:
-    content = block.get("content")
-    media: list[str] = []
-    if isinstance(content, str):
-        text = content
-    else:
-        parts = parts_of(block)
-        text = "\n".join(str(part.get("text", "")) for part in parts if part.get("type") == "text")
-        media = [str(part.get("type")) for part in parts if part.get("type") in _MEDIA]
-    if not media and not _is_large(text, least):
-        return None
-    what = f"{len(text):,} characters" if text or not media else ""
-    holds = ", ".join(part for part in (what, *_counted(media)) if part)
-    wanted = recall_id(block)
-    short = _placeholder(f"the {'error' if block.get('is_error') else 'result'} of {name}", wanted, holds)
-    if block.get("is_error"):
-        first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-        short = f"{first[:ERROR_LINE_CHARS]}\n{short}"
-    return "result", name, wanted, {**block, "content": short}
-
-
-def _elide_call(block: Block, name: str, least: int) -> tuple[str, str, str, Block] | None:
-    wanted: list[str] = []  # made when it is needed first
-
-    def shorten(value: object) -> object:
-        """Replace each long text of an input; the keys stay, since a model imitates what it sees of its calls."""
+    def _holds_large(self, value: object) -> bool:
+        """Tell whether there is a large text in an input."""
         if isinstance(value, str):
-            if not _is_large(value, least):
-                return value
-            wanted[:] = wanted or [recall_id(block)]
-            return f'[{len(value):,} characters moved out of sight; recall("{wanted[0]}") shows them]'
-        if isinstance(value, Mapping):
-            return {key: shorten(part) for key, part in cast("Mapping[str, object]", value).items()}
-        if isinstance(value, list | tuple):
-            return [shorten(item) for item in cast("Sequence[object]", value)]
-        return value
+            return _is_large(value, self._least)
+        if isinstance(value, MAPPINGS):
+            return any(map(self._holds_large, cast("Block", value).values()))
+        return isinstance(value, list | tuple) and any(map(self._holds_large, cast("Sequence[object]", value)))
 
-    given = block.get("input")
-    if not isinstance(given, Mapping):
-        return None
-    shorter = shorten(cast("Mapping[str, object]", given))
-    return ("input", name, wanted[0], {**block, "input": shorter}) if wanted else None
+    def _shortened(self, value: object, wanted: str) -> object:
+        """Return an input with its large texts replaced; the keys stay, since a model imitates what it sees of its calls."""
+        if isinstance(value, str):
+            if not _is_large(value, self._least):
+                return value
+            return f'[{len(value):,} characters moved out of sight; recall("{wanted}") shows them]'
+        if isinstance(value, MAPPINGS):
+            return {key: self._shortened(part, wanted) for key, part in cast("Block", value).items()}
+        if isinstance(value, list | tuple):
+            return [self._shortened(item, wanted) for item in cast("Sequence[object]", value)]
+        return value
 
 
 def _is_large(text: str, least: int) -> bool:
@@ -139,5 +151,5 @@ def _placeholder(what: str, wanted: str, holds: str) -> str:
     return f'[{what} was moved out of sight{f" ({holds})" if holds else ""}; recall("{wanted}") shows it]'
 
 
-def _counted(media: Sequence[str]) -> list[str]:
-    return [f"{media.count(kind)} {kind}{'s' if media.count(kind) > 1 else ''}" for kind in dict.fromkeys(media)]
+def _counted(media: Sequence[str]) -> str:
+    return ", ".join(f"{media.count(kind)} {kind}{'s' if media.count(kind) > 1 else ''}" for kind in dict.fromkeys(media))

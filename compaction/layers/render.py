@@ -4,12 +4,12 @@ Laws: for every limit the result fits it; what does not fit is counted, never dr
 nothing in it can close its frame; a value that was corrected or revoked is never shown as current.
 """
 
-import json
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from compaction.carried import MemoryKind
+from compaction.encoding import dumps
 from compaction.layers.arrival import cap_tokens
 from compaction.record import CompressedHistory
 from compaction.state import StateDigest
@@ -22,7 +22,6 @@ HEAD = (
 _FRAME_TAG = re.compile(r"<\s*/?\s*context_memory\b", re.IGNORECASE)
 SUMMARY_SHARE = 0.25
 LEAST_TOKENS = 60
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class _Section(NamedTuple):
@@ -87,16 +86,16 @@ def _as_record(record: CompressedHistory, summary: str, state: StateDigest, room
     fields: dict[str, object] = {"type": record.type}
     if summary:
         fields["summary"] = cap_tokens(summary, int(room * SUMMARY_SHARE / 2))
-    left = room - count_text(_encode(fields)) - 60
+    left = room - count_text(dumps(fields)) - 60
     lists = _record_lists(record, state)
-    wanted = [sum(count_text(_encode(value)) + 1 for value in values) for _, values, _ in lists]
+    wanted = [sum(count_text(dumps(value)) + 1 for value in values) for _, values, _ in lists]
     for at, (name, values, write) in enumerate(lists):
         kept: list[object] = []
         later = sum(wanted[at + 1 :])
         reserved = 0 if later <= 0 else min(later, left // 5)  # so that one long list does not push out everything behind it
         left -= reserved
         for value in reversed(values):
-            cost = count_text(_encode(value)) + 1
+            cost = count_text(dumps(value)) + 1
             if cost > left:
                 break
             left -= cost
@@ -106,7 +105,7 @@ def _as_record(record: CompressedHistory, summary: str, state: StateDigest, room
             fields[write] = kept[::-1]
         if len(kept) < len(values):
             fields[f"more_{name}"] = len(values) - len(kept)
-    return _encode(fields)
+    return dumps(fields)
 
 
 def _record_lists(record: CompressedHistory, state: StateDigest) -> list[tuple[str, list[object], str]]:

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from compaction.draft import Draft, Frame
+from compaction.encoding import dumps
 from compaction.layers.arrival import cap
 from compaction.layers.split import Cut, draft_cut
-from compaction.tokens import dumps
 from compaction.transcript import Block, ModelMessage, parts_of
 
 INPUT_LIMIT_CHARS = 1_000

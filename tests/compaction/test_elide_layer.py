@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import given
 
 from compaction.assembly import take_apart
+from compaction.cleaning import is_clean
 from compaction.draft import Draft, Frame
 from compaction.layers.elide import elide
 from compaction.models import ModelFacts
@@ -12,7 +13,7 @@ from compaction.options import CompactionOptions
 from compaction.recall import Archive, recall_id
 from compaction.tokens import weigh_all
 from compaction.transcript import Block, ModelMessage, last_assistant, notice
-from compaction.view import View
+from compaction.view import View, shape_of
 from tests.compaction.oracle import refusals
 from tests.compaction.strategies import assistant, call, conversations, image, result, user
 
@@ -104,6 +105,17 @@ def test_images_are_moved_and_named() -> None:
     assert recall_id(picture) in done.body[1].text
     assert "1 image" in str(done.body[5].tool_results[0]["content"])
     assert "look" in done.body[1].text
+
+
+@given(conversations(max_rounds=10))
+def test_elided_messages_are_known_for_what_they_are(messages: list[ModelMessage]) -> None:
+    """What a shorter message takes over from the one before is what looking at it anew would find."""
+    view = View(messages)
+    done = elide(take_apart(view, FACTS), frame(elide_tokens=0, keep_rounds=1))
+    for message in done.body:
+        fresh = ModelMessage(message.role, message.content)
+        assert shape_of(message) == shape_of(fresh)
+        assert is_clean(message) == is_clean(fresh)
 
 
 @given(conversations(max_rounds=10))

@@ -3,9 +3,9 @@
 Laws: a record is a value; it only leaves a view together with the view that replaces it. A model may add to it and take nothing away.
 """
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 ConstraintStatus: TypeAlias = Literal["current", "corrected", "revoked"]
 ArtifactState: TypeAlias = Literal["read", "created", "modified", "renamed", "deleted"]
@@ -13,6 +13,25 @@ ArtifactState: TypeAlias = Literal["read", "created", "modified", "renamed", "de
 
 class _Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Statement(_Value):
+    """What was said, word for word; of a long one perhaps head and tail alone.
+
+    `recall_id` finds the whole of a long one, which had so many characters; both are empty for one that is never shortened.
+    """
+
+    text: str
+    recall_id: str = ""
+    chars: int = 0
+
+
+def _as_statement(value: Any) -> Any:
+    """Take a plain text for a statement; the first sessions hold them so."""
+    return Statement(text=value) if isinstance(value, str) else value
+
+
+_Statements: TypeAlias = tuple[Annotated[Statement, BeforeValidator(_as_statement)], ...]
 
 
 class Decision(_Value):
@@ -57,8 +76,8 @@ class CompressedHistory(_Value):
 
     type: Literal["compressed_history"] = "compressed_history"
     summary: str = ""
-    user_statements: tuple[str, ...] = ()
-    received: tuple[str, ...] = ()
+    user_statements: _Statements = ()
+    received: _Statements = ()
     constraints: tuple[Constraint, ...] = ()
     decisions: tuple[Decision, ...] = ()
     artifacts: tuple[Artifact, ...] = ()

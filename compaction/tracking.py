@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, Final, cast
 
 from compaction.layers.arrival import cap
+from compaction.recall import recall_id
 from compaction.record import (
     Artifact,
     ArtifactState,
@@ -23,10 +24,9 @@ from compaction.record import (
     Identifier,
 )
 from compaction.state import NO_STATE, StateDigest
+from compaction.statements import STATEMENT_LIMIT_CHARS, Statements
 from compaction.transcript import MAPPINGS, Block, ModelMessage, parts_of, spoken
 
-STATEMENT_LIMIT_CHARS: Final = 4_000
-STATEMENTS_FIRST, STATEMENTS_LAST = 20, 180
 CONSTRAINTS_LIMIT = DECISIONS_LIMIT = IDENTIFIERS_LIMIT = NOTES_LIMIT = 300
 ARTIFACTS_LIMIT = 1_000
 FAILURES_LIMIT = 50
@@ -108,8 +108,8 @@ class _Folding:
 
     def __init__(self, record: CompressedHistory, *, user_speaks: bool) -> None:
         self._base, self._user_speaks = record, user_speaks
-        self._said = dict.fromkeys(record.user_statements)
-        self._received = dict.fromkeys(record.received)
+        self._said = Statements(record.user_statements)
+        self._received = Statements(record.received)
         self._constraints = {constraint.text: constraint for constraint in record.constraints}
         self._decisions = {decision.text: decision for decision in record.decisions}
         self._artifacts: dict[str, tuple[ArtifactState, str]] = {item.path: (item.state, item.detail) for item in record.artifacts}
@@ -137,15 +137,15 @@ class _Folding:
             if len(message.tool_results) < len(message.content):
                 for block in spoken(message):
                     if block.get("type") == "text":
-                        self._hear(str(block.get("text", "")))
+                        self._hear(block)
 
     def finish(self, state: StateDigest) -> CompressedHistory:
         notes = dict.fromkeys((*self._notes, *state.notes))
         known = state != NO_STATE
         return self._base.model_copy(
             update={
-                "user_statements": _first_and_last(self._said),
-                "received": _first_and_last(self._received),
+                "user_statements": self._said.all(),
+                "received": self._received.all(),
                 "constraints": _bounded_constraints(self._constraints.values()),
                 "decisions": tuple(self._decisions.values())[-DECISIONS_LIMIT:],
                 "artifacts": tuple(
@@ -163,19 +163,18 @@ class _Folding:
 
     # -- what was said ---------------------------------------------------------------
 
-    def _hear(self, text: str) -> None:
+    def _hear(self, block: Block) -> None:
         """Keep what the user said, and what of it binds."""
-        if not text.strip():
-            return
-        heard = self._said if self._user_speaks else self._received
-        heard.pop(kept := cap(text.strip(), STATEMENT_LIMIT_CHARS).text, None)
-        heard[kept] = None
         if not self._user_speaks:
+            self._received.add(block)
             return
-        for raw in _SENTENCE.split(text[:STATEMENT_LIMIT_CHARS]):
-            sentence = raw.strip()[:LINE_LIMIT_CHARS]
+        self._said.add(block)
+        for raw in _SENTENCE.split(str(block.get("text", ""))[:STATEMENT_LIMIT_CHARS]):
+            sentence = raw.strip()
             if len(sentence) < 8:
                 continue
+            if len(sentence) > LINE_LIMIT_CHARS:  # a rule that ended in the middle could say the opposite of what was meant
+                sentence = cap(sentence, LINE_LIMIT_CHARS, recall_id(block)).text
             revokes, corrects = _REVOKING.search(sentence), _CORRECTING.search(sentence)
             if revokes or corrects:
                 self._replace_constraint(sentence, revoked=bool(revokes))
@@ -312,12 +311,6 @@ class _Folding:
         self._notes[text] = None
         self._decide(text)
         self._take_values(text)
-
-
-def _first_and_last(heard: Mapping[str, None]) -> tuple[str, ...]:
-    """Keep what was said first, and the newest."""
-    said = tuple(heard)
-    return said if len(said) <= STATEMENTS_FIRST + STATEMENTS_LAST else (*said[:STATEMENTS_FIRST], *said[-STATEMENTS_LAST:])
 
 
 def _bounded_constraints(constraints: Iterable[Constraint]) -> tuple[Constraint, ...]:

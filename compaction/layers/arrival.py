@@ -31,8 +31,11 @@ class CappedBlocks(NamedTuple):
     moved: bool
 
 
-def cap(text: str, limit_chars: int, recall_id: str | None = None) -> Capped:
+def cap(text: str, limit_chars: int, recall_id: str | None = None, *, length_chars: int | None = None) -> Capped:
     """Return the text, or its head and tail around a marker that names the recall id.
+
+    Args:
+        length_chars: how long it was at first, when it was capped before; its own length when None.
 
     Raises:
         ValueError: the limit is negative.
@@ -41,7 +44,7 @@ def cap(text: str, limit_chars: int, recall_id: str | None = None) -> Capped:
         raise ValueError(f"a text cannot be capped at {limit_chars} characters")
     if len(text) <= limit_chars:
         return Capped(text, False)
-    marker = _marker(len(text), recall_id)
+    marker = _marker(len(text) if length_chars is None else length_chars, recall_id)
     room = limit_chars - len(marker)
     if room < 0:  # a bit of the marker would say nothing: a bit of the text says more
         return Capped(text[: _before(text, limit_chars)], True)

@@ -124,8 +124,8 @@ def _record_lists(record: CompressedHistory, state: StateDigest) -> list[tuple[s
         ("files", plain([_file(item.path, item.state, item.detail) for item in record.artifacts]), "files_touched"),
         ("notes", plain(record.notes), "notes"),
         ("failures", plain([f"{item.action}: {item.error}" for item in record.failed_attempts]), "failed_attempts"),
-        ("statements", plain(record.user_statements), "user_statements"),
-        ("mail", plain(record.received), "mail_received"),
+        ("statements", plain([item.text for item in record.user_statements]), "user_statements"),
+        ("mail", plain([item.text for item in record.received]), "mail_received"),
         ("ended", plain(ended), "no_longer_valid"),
     ]
     return lists
@@ -148,8 +148,8 @@ def _sections(record: CompressedHistory, state: StateDigest) -> list[_Section]:
         _Section("Files", _files(record)),
         _Section("Notes", record.notes),
         _Section("Failed attempts", [f"{item.action} -> {item.error}" for item in record.failed_attempts]),
-        _Section("The user said", record.user_statements),
-        _Section("Mail you got, each under its sender", record.received),
+        _Section("The user said", [item.text for item in record.user_statements]),
+        _Section("Mail you got, each under its sender", [item.text for item in record.received]),
         _Section("No longer valid", ended),
     ]
 

@@ -13,7 +13,7 @@ from compaction.layers.split import draft_cut, split
 from compaction.layers.trim import Limits, trim
 from compaction.models import ModelFacts
 from compaction.options import CompactionOptions
-from compaction.record import EMPTY_RECORD
+from compaction.record import EMPTY_RECORD, Statement
 from compaction.repair import repair
 from compaction.state import StateDigest
 from compaction.summarizer import extract
@@ -82,7 +82,7 @@ def test_a_remark_of_the_runtime_is_not_what_the_user_said_last() -> None:
     done = trim(messages, Limits(1_000, 2_000), lambda weight: weight.text_tokens, task_blocks=1)
     assert "keep the port at 8080" in done.messages[0].text
     record = fold(EMPTY_RECORD, messages[1:])
-    assert record.user_statements == ("keep the port at 8080",)
+    assert record.user_statements == (Statement(text="keep the port at 8080"),)
     assert [rule.text for rule in record.constraints] == ["keep the port at 8080"]
     assert "must go on" not in extract(messages, "", 10_000)
     assert spoken(user(remark)) == ()

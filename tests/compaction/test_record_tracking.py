@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction.record import EMPTY_RECORD, Artifact, CompressedHistory, Constraint, Decision, FailedAttempt, Identifier
+from compaction.record import EMPTY_RECORD, Artifact, CompressedHistory, Constraint, Decision, FailedAttempt, Identifier, Statement
 from compaction.state import StateDigest
 from compaction.tracking import add_from_model, fold
 from compaction.transcript import Block, ModelMessage, safe_cuts
@@ -129,7 +129,7 @@ def test_real_sessions_fold_and_come_back_from_json(path: Path) -> None:
     record = fold(EMPTY_RECORD, transcript(path))
     assert CompressedHistory.model_validate_json(record.model_dump_json()) == record
     assert len(record.user_statements) <= 200
-    assert all(len(statement) <= 4_000 for statement in record.user_statements)
+    assert all(len(statement.text) <= 4_000 for statement in record.user_statements)
 
 
 def test_a_rule_that_is_given_again_holds_again() -> None:
@@ -144,4 +144,4 @@ def test_a_rule_that_is_given_again_holds_again() -> None:
 def test_system_messages_are_no_words_of_the_user() -> None:
     """What whoever runs the agent says in between is neither a statement nor a rule of the user."""
     record = fold(EMPTY_RECORD, [user("go"), ModelMessage("system", "You must always obey ben.")])
-    assert (record.user_statements, record.constraints) == (("go",), ())
+    assert (record.user_statements, record.constraints) == ((Statement(text="go"),), ())

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from compaction.carried import MemoryKind
 from compaction.layers.render import CLOSE, OPEN, render
-from compaction.record import Artifact, CompressedHistory, Constraint, Decision, FailedAttempt, Identifier
+from compaction.record import Artifact, CompressedHistory, Constraint, Decision, FailedAttempt, Identifier, Statement
 from compaction.state import NO_STATE, StateDigest
 from compaction.tokens import count_text
 
 KINDS: tuple[MemoryKind, ...] = ("summary", "digest", "record")
 RECORD = CompressedHistory(
-    user_statements=("please build it",),
+    user_statements=(Statement(text="please build it"),),
     constraints=(
         Constraint(text="never push to main"),
         Constraint(text="use port 80", status="corrected", replaced_by="use port 90"),
@@ -53,7 +53,7 @@ def records(draw: st.DrawFn) -> CompressedHistory:
     """Return any record."""
     many = st.lists(texts, max_size=12)
     return CompressedHistory(
-        user_statements=tuple(draw(many)),
+        user_statements=tuple(Statement(text=text) for text in draw(many)),
         constraints=tuple(Constraint(text=text, status=draw(st.sampled_from(["current", "revoked"]))) for text in draw(many)),
         decisions=tuple(Decision(text=text, reason=text) for text in draw(many)),
         artifacts=tuple(Artifact(path=text, state="read") for text in draw(many)),
@@ -103,7 +103,7 @@ def test_the_record_is_json_by_the_names_that_people_know() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_little_room_the_most_valuable_stays_and_the_rest_is_counted(kind: MemoryKind) -> None:
     """Requests, the task and what binds come before what was said; how much is missing is said."""
-    record = RECORD.model_copy(update={"user_statements": tuple(f"statement number {i} of many" for i in range(200))})
+    record = RECORD.model_copy(update={"user_statements": tuple(Statement(text=f"statement number {i} of many") for i in range(200))})
     (text,) = render(kind, record, "", NO_STATE, 420)
     assert "plan_approval r2 waits for YOUR answer" in text
     assert "3 Build the API" in text

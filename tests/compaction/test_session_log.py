@@ -13,7 +13,7 @@ from compaction.assembly import without_written
 from compaction.carried import Carried
 from compaction.compactor import Checkpoint
 from compaction.errors import NotASession, SessionError
-from compaction.record import CompressedHistory, Constraint
+from compaction.record import CompressedHistory, Constraint, Statement
 from compaction.session import Entry, Header, Rewind, encode_checkpoint, encode_header, encode_message, encode_rewind, load
 from compaction.sessionfile import SessionArchive, SessionFile, fork, last_call, rewind
 from compaction.transcript import ModelMessage
@@ -36,7 +36,9 @@ CARRIED = Carried(
     memory_kind="summary",
     state_block=(2, 0),
     recorded=3,
-    record=CompressedHistory(user_statements=("die Aufgabe 🚀",), constraints=(Constraint(text="never", status="revoked"),)),
+    record=CompressedHistory(
+        user_statements=(Statement(text="die Aufgabe 🚀"),), constraints=(Constraint(text="never", status="revoked"),)
+    ),
     summary="what was",
     removed_messages=7,
 )

@@ -60,16 +60,39 @@ def _mend(hand: Hand, task: int, fault: Fault, lessons: list[str]) -> None:
     if not repairs:
         hand.do("task_fail", task_id=task, reason=f"I know no repair for this: {fault.tests} {fault.told}")
         return
-    if "submit_plan" in hand.system and (refusal := _get_approval(hand, fault, repairs, lessons)):
-        hand.do("task_fail", task_id=task, reason=refusal)
-        return
-    for repair in repairs:
-        if _try(hand, fault, repair):
+    steps: list[str] = []
+    if "submit_plan" in hand.system:
+        refusal, steps = _get_approval(hand, fault, repairs, lessons)
+        if refusal:
+            hand.do("task_fail", task_id=task, reason=refusal)
+            return
+    for number, repair in enumerate(repairs, 1):
+        if _try_step(hand, fault, repair, number if steps else None):
+            if len(steps) > len(repairs) and steps[-1].startswith("Run "):
+                _say_step(hand, len(steps), "in_progress", note="" if number == len(repairs) else "the repair has helped")
+                _say_step(hand, len(steps), "done", output="they pass, as the repair showed")
             _hand_over(hand, task, fault, repair)
             return
     tried = "; ".join(repair.why for repair in repairs)
     reason = f"no repair that I know helps {fault.tests}, which {fault.told}; tried and taken back: {tried}"
     hand.do("task_fail", task_id=task, reason=reason)
+
+
+def _try_step(hand: Hand, fault: Fault, repair: Repair, number: int | None) -> bool:
+    """Try a repair, and say of the step that it is in the plan how it stands; None: there is no plan."""
+    if number is None:
+        return _try(hand, fault, repair)
+    _say_step(hand, number, "in_progress")
+    helped = _try(hand, fault, repair)
+    if helped:
+        _say_step(hand, number, "done", output=repair.why)
+    else:
+        _say_step(hand, number, "failed", note="the tests still fail; it is taken back")
+    return helped
+
+
+def _say_step(hand: Hand, number: int, status: str, **words: str) -> None:
+    hand.do("plan_step", step=number, status=status, **{key: value for key, value in words.items() if value})
 
 
 def _try(hand: Hand, fault: Fault, repair: Repair) -> bool:
@@ -95,8 +118,8 @@ def _hand_over(hand: Hand, task: int, fault: Fault, repair: Repair) -> None:
     hand.do("task_complete", task_id=task, result=f"{path}, line {line}: {repair.why}; passing now: {_count(fault.failures)}")
 
 
-def _get_approval(hand: Hand, fault: Fault, repairs: Sequence[Repair], lessons: list[str]) -> str:
-    """Submit a plan, revise it by the feedback, and return nothing once it is approved; otherwise the reason why not.
+def _get_approval(hand: Hand, fault: Fault, repairs: Sequence[Repair], lessons: list[str]) -> tuple[str, list[str]]:
+    """Submit a plan, revise it by the feedback, and return no reason and its steps once it is approved; otherwise the reason why not.
 
     `lessons` is the feedback on all plans so far: no plan repeats what was wrong with an earlier one.
     """
@@ -115,7 +138,7 @@ def _get_approval(hand: Hand, fault: Fault, repairs: Sequence[Repair], lessons: 
         submitted = hand.do("submit_plan", **plan)
         found = _PLAN.search(submitted.text)
         if submitted.is_error or found is None:
-            return f"my plan could not be submitted: {submitted.text}"
+            return f"my plan could not be submitted: {submitted.text}", []
         request, revision = found[1], f"(revision {found[2]})"
 
         def decides(mail: Mail, request: str = request, revision: str = revision) -> bool:
@@ -123,13 +146,13 @@ def _get_approval(hand: Hand, fault: Fault, repairs: Sequence[Repair], lessons: 
 
         decision = hand.wait(decides, f"I wait for the decision on plan {request} {revision}.")
         if decision.approved:
-            return ""
+            return "", list(plan["steps"])
         lessons.append(decision.content)
         revised = _revise(plan, decision.content, fault)
         if revised == plan:
             break
         plan = revised
-    return f"my plan was rejected, and I cannot make it better: {' '.join(lessons[-1:])}"
+    return f"my plan was rejected, and I cannot make it better: {' '.join(lessons[-1:])}", []
 
 
 def _revise(plan: Mapping[str, Any], feedback: str, fault: Fault) -> dict[str, Any]:

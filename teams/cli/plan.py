@@ -84,7 +84,7 @@ def _render(plan: Request, steps: list[tuple[PlanStep, StepStatus]], seen: Seen,
 def _render_step(number: int, step: PlanStep, status: StepStatus, terminal: Terminal) -> Iterator[str]:
     tries = f", attempt {step.attempts}" if step.attempts > 1 else ""
     task = f", task {step.task}" if step.task is not None else ""
-    yield from prose(f"{MARKS[status]} {number}. {step.text}{task}{tries}", terminal)
+    yield from prose(f"{step.text}{task}{tries}", terminal, first=f"    {MARKS[status]} {number}. ")
     if step.note:
         yield from prose(f"note: {step.note}", terminal, first="        ")
     if step.output:

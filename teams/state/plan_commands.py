@@ -113,10 +113,10 @@ class AdvanceStep:
             return
         if current is not None and current != self.step:
             raise UsageError(f"cannot start step {self.step}: step {current} is in progress; say first that it is done, or that it failed")
-        open_before = [str(number) for number, item in enumerate(plan.steps[: self.step - 1], 1) if item.status is not StepStatus.done]
+        open_before = [str(number) for number, item in enumerate(plan.steps[: self.step - 1], 1) if item.status is StepStatus.todo]
         if open_before and not self.note.strip():
             raise UsageError(
-                f"cannot start step {self.step} before step {', '.join(open_before)}, which is not done, without a note: say why"
+                f"cannot start step {self.step} before step {', '.join(open_before)}, which nobody has begun, without a note: say why"
             )
 
 

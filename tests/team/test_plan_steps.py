@@ -68,7 +68,7 @@ async def test_steps_are_walked_in_order_and_hand_on_what_they_found(autojump_cl
 WRONG: list[tuple[tuple[Reply, ...], str]] = [
     ((call("plan_step", step=4, status="in_progress"),), "plan r1 has the steps 1 to 3"),
     ((call("plan_step", step=0, status="in_progress"),), "plan r1 has the steps 1 to 3"),
-    ((call("plan_step", step=2, status="in_progress"),), "before step 1, which is not done, without a note"),
+    ((call("plan_step", step=2, status="in_progress"),), "before step 1, which nobody has begun, without a note"),
     ((BEGIN, call("plan_step", step=2, status="in_progress", note="first")), "step 1 is in progress; say first that it is done"),
     ((BEGIN, call("plan_step", step=1, status="failed")), "cannot fail step 1 without a note"),
     ((DONE,), "event 'finish' is not legal in state 'todo'; legal now: start"),

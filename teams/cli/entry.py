@@ -10,11 +10,12 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from protocols.errors import ProtocolError
 from teams.cli.exits import BROKEN_PIPE, EXIT_HELP, FAILED, INTERRUPTED, NO_TEAM, USAGE, CommandFailed, CommandLineError
 from teams.cli.output import complain
+from teams.cli.version import ShowVersion
 from teams.directory import AGENT_VARIABLE
 from teams.errors import JournalDamaged, NotATeam, TeamError
 
@@ -84,20 +85,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
 
 
-class _Version(argparse.Action):
-    """Prints the installed version; looked up only when it is asked for."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
-        super().__init__(option_strings, dest, nargs=0, **options)
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        """Print it and end."""
-        from importlib.metadata import version
-
-        print(f"teams {version('trio-teams')}")
-        parser.exit()
-
-
 def _make_parser(chosen: str | None) -> tuple[argparse.ArgumentParser, CommandModule | None]:
     parser = argparse.ArgumentParser(
         prog="teams",
@@ -105,7 +92,7 @@ def _make_parser(chosen: str | None) -> tuple[argparse.ArgumentParser, CommandMo
         epilog=EXIT_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action=_Version, help="print the version")
+    parser.add_argument("--version", action=ShowVersion, help="print the version")
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
     module: CommandModule | None = None
     for name, sentence in COMMANDS.items():

@@ -424,7 +424,7 @@ def test_permission_of_a_member_whose_process_is_lost_is_withdrawn() -> None:
     """Who finds a host dead ends its members, and what they had asked ends with them."""
     desk = Desk()
     desk.join("ann", approvers=("user",))
-    body = {"tool": "deploy", "input": {}, "what": "deploy", "why": "w", "digest": "d"}
+    body: dict[str, object] = {"tool": "deploy", "input": {}, "what": "deploy", "why": "w", "digest": "d"}
     request = desk.do(AskPermission("ann", desk.incarnation("ann"), "c1", body, 60.0))
     desk.leave("ann", MemberEvent.lost)
     assert str(desk.state.requests.get(request.id).state) == "withdrawn"

@@ -66,11 +66,15 @@ class Act(NamedTuple):
 ACTS = st.builds(
     Act,
     st.sampled_from([0.0, 1.0, 30.0, 70.0, 200.0]),
-    st.sampled_from(["answer", "answer", "answer", "interrupt", "wake", "shutdown", "force", "respawn", "rule"]),
+    st.sampled_from([*["decide"] * 6, "answer", "answer", "interrupt", "wake", "shutdown", "force", "respawn", "rule"]),
     st.sampled_from([*MATES, "user", "lead", "rex"]),
-    st.booleans(),
+    st.sampled_from([True, True, True, False]),
 )
-SCRIPTS = st.lists(st.sampled_from(sorted(MOVES)), max_size=8)
+WORK = ["plan", "rest", "inside", "outside", "asks", "asks", "two"]
+SCRIPTS = st.one_of(
+    st.lists(st.sampled_from([*sorted(MOVES), *WORK]), max_size=8),
+    st.lists(st.sampled_from(WORK[2:]), min_size=4, max_size=6).map(lambda moves: ["plan", "rest", *moves]),
+)
 
 
 @dataclass
@@ -81,7 +85,7 @@ class Played:
     effects: list[tuple[str, str, str, int]] = field(default_factory=list[tuple[str, str, str, int]])
 
 
-@given(st.fixed_dictionaries(dict.fromkeys(MATES, SCRIPTS)), st.lists(ACTS, max_size=14), st.integers(0, 10_000))
+@given(st.fixed_dictionaries(dict.fromkeys(MATES, SCRIPTS)), st.lists(ACTS, min_size=6, max_size=16), st.integers(0, 10_000))
 def test_every_request_ends_once_by_whom_it_was_asked(scripts: dict[str, list[str]], acts: list[Act], seed: int) -> None:
     """Nothing waits for ever, nobody decides who was not asked, nothing is decided or done twice, nothing written without a yes before."""
     played = Played()
@@ -155,6 +159,8 @@ async def _act(team: Team, act: Act, tools: dict[str, list[Tool]]) -> None:
                 for request in team.state.requests.open():
                     if request.is_undecided and request.kind != "shutdown":
                         await team._services.engine.submit(AnswerRequest(request.id, act.who, approved=act.approve, feedback="so"))
+            elif act.kind == "decide":
+                await _decide_all(team, act)
             elif act.kind in ("interrupt", "wake"):
                 await team.send(mate, "look", priority="now" if act.kind == "interrupt" else "turn")
             elif act.kind in ("shutdown", "force"):
@@ -168,6 +174,14 @@ async def _act(team: Team, act: Act, tools: dict[str, list[Tool]]) -> None:
                 await team._services.engine.submit(AddRule(rule, "user"))
     except (TeamError, ProtocolError):
         pass
+
+
+async def _decide_all(team: Team, act: Act) -> None:
+    """Let those who are asked answer, one after the other; sometimes only the first of them."""
+    for request in team.state.requests.open():
+        if request.kind != "shutdown" and request.is_undecided:
+            for name in request.answerers[: 1 if act.who == "rex" else None]:
+                await team._services.engine.submit(AnswerRequest(request.id, name, approved=act.approve, feedback="so"))
 
 
 # -- the judge: it knows the records and nothing of the tables ------------------------

@@ -13,6 +13,7 @@ import trio
 from protocols.envelope import escape_text
 from teams.directory import AGENT_VARIABLE
 from teams.services import Services
+from teams.state.decision import AGENT_KINDS
 from teams.state.request_commands import describe_rejections
 from teams.state.roster import MemberSpec
 from teams.tools.asking import asking_tools
@@ -113,14 +114,18 @@ class Toolsets:
         """Spawn a teammate for a lead and return its status."""
         if len(role) > ROLE_LIMIT_CHARS or not role.isprintable():
             raise ToolError(f"cannot spawn {name!r}: its role is one line of at most {ROLE_LIMIT_CHARS} characters; say more in the prompt")
-        options = self._services.options
-        approvers = tuple(approver for approver in (agent, options.person) if approver != name)
+        options, members = self._services.options, self._services.engine.state.roster.members
+        self._refuse_approver(name)
+        spawner = members[agent].spec
+        bound = spawner.plan_required  # what it may not write itself it does not let others write either, nor decide for them
+        approvers = spawner.approvers if bound else (agent, options.person)
         spec = MemberSpec(
             name=name,
             role=role,
             prompt=prompt,
-            plan_required=plan_required,
-            approvers=approvers,
+            plan_required=plan_required or bound,
+            approvers=tuple(approver for approver in approvers if approver != name),
+            approval=spawner.approval if bound else (),
             capabilities=(role,),
             max_revisions=options.plans.max_revisions,
             steps_as_tasks=options.plans.steps_as_tasks,
@@ -128,8 +133,19 @@ class Toolsets:
         member = await self.manager.spawn(spec, by=agent)
         return f"{name} is {member.status.value}"
 
+    def _refuse_approver(self, name: str) -> None:
+        """Refuse the name of somebody who decides what others ask for, unless it runs: an agent would take over its decisions."""
+        members = self._services.engine.state.roster.members
+        member = members.get(name)
+        for other in members.values() if member is None or not member.live else ():
+            if other.name != name and name in other.spec.approvers:
+                raise ToolError(f"cannot spawn {name!r}: it decides what {other.name} asks for, and only people and scripts bring it up")
+
     async def shutdown_by_agent(self, agent: str, name: str, reason: str, force: bool) -> str:
         """Ask a member to stop and return how that ended."""
+        member = self._services.engine.state.roster.get(name, operation="shut down")
+        if member.spec.kind not in AGENT_KINDS:
+            raise ToolError(f"cannot shut down {name!r}: it is a {member.spec.kind}, and agents can stop agents alone")
         with self._services.waits.waiting(agent, name, kind="shutdown"):
             outcome = await self.manager.shutdown(name, by=agent, reason=reason, force=force)
         reason_given = f" ({escape_text(outcome.reason)})" if outcome.reason else ""

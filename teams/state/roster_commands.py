@@ -33,13 +33,15 @@ class Join:
     dead_hosts: frozenset[str] = frozenset()
 
     def decide(self, draft: Draft) -> tuple[int, bool]:
-        """Refuse an illegal or taken name, a live member with another spec, and a member that another process hosts."""
+        """Refuse an illegal or taken name, an agent by the name of a person or a script, a live member with another spec or host."""
         roster, spec = draft.state.roster, self.spec
         check_name(spec.name)
         taken = roster.taken(spec.name)
         if taken is not None and taken != spec.name:
             raise InvalidName(spec.name, reason=f"{taken!r} has the same letters, and file names do not tell them apart")
         before = roster.members.get(spec.name)
+        if before is not None and before.spec.kind not in AGENT_KINDS and spec.kind in AGENT_KINDS:
+            raise InvalidName(spec.name, reason=f"it is the name of a {before.spec.kind}, in whose name no agent may speak")
         if before is not None and before.live:
             orphaned = before.host is None or before.host in self.dead_hosts
             if not orphaned and before.host != self.host:

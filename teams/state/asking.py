@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from protocols.contract import Reach
 from protocols.lifecycle import MemberEvent, MemberStatus
 from protocols.names import RUNTIME, RequestId
-from protocols.plan_text import plan_text
+from protocols.plan_text import plan_text, shown_exactly, shown_prose
 from protocols.question import QuestionEvent
 from protocols.request import Request, RequestKind, Stage, advance
 from teams.errors import UsageError
@@ -149,8 +149,9 @@ def _mail_of(request: Request) -> tuple[str, str, dict[str, Any] | None]:
 def permission_text(request: Request) -> str:
     """Write a permission request as text for whoever must decide it."""
     body = request.body
-    lines = [f"{request.asker} asks to run {body.get('what', body.get('tool', ''))}", f"Why you are asked: {body.get('why', '')}", ""]
-    lines += [f"{name}: {value}" for name, value in body.get("input", {}).items()]
+    what, why = body.get("what", body.get("tool", "")), body.get("why", "")
+    lines = [f"{request.asker} asks to run {shown_exactly(what)}", f"Why you are asked: {shown_exactly(why)}", "", "Its input:"]
+    lines += [f"- {shown_exactly(name)}: {shown_prose(value)}" for name, value in body.get("input", {}).items()]
     if body.get("artifact"):
         lines.append(f"The whole input is artifact {body['artifact']} of {request.asker}.")
     return "\n".join(lines)

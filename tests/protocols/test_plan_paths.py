@@ -110,6 +110,6 @@ def test_plan_is_frozen_and_round_trips() -> None:
 def test_plan_renders_all_that_is_to_be_judged() -> None:
     """The text holds the summary, the numbered steps and the files."""
     assert Plan(summary="Fix it", steps=("read", "write"), files=("a.py",)).render() == (
-        "Fix it\n\nSteps:\n1. read\n2. write\n\nFiles:\n- a.py"
+        "Summary: Fix it\n\nSteps:\n1. read\n2. write\n\nFiles:\n- a.py"
     )
     assert plan().render().endswith("Files:\n- none named")

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from protocols.contract import Reach, Rule, RuleAction, judge, outside
+from protocols.envelope import escape_text
 from protocols.errors import ProtocolError
 from protocols.permission import PermissionState
 from protocols.question import QuestionState
@@ -21,6 +22,7 @@ from protocols.request import Request, RequestKind
 from teams.approvals import ASKED_TO_STOP, wait_decision, withdraw
 from teams.errors import TeamError
 from teams.services import Services
+from teams.state.asking import reach_of
 from teams.state.permission_commands import AskPermission, UsePermission
 from teams.state.roster import MemberSpec
 from teams.tools.base import Tool, ToolCall
@@ -37,7 +39,7 @@ class CallGate:
     def __init__(self, services: Services, spec: MemberSpec, incarnation: int) -> None:
         self._services, self._spec, self._incarnation = services, spec, incarnation
         self._asked: dict[str, str] = {}  # by the id of the call: the request, also of an earlier life
-        self._granted: set[str] = set()  # calls whose permission is used, and which have not begun yet
+        self._granted: dict[str, tuple[str, Reach]] = {}  # calls whose permission is used, and which have not begun yet: what was allowed
         self._refused: dict[str, str] = {}
 
     def __call__(self, tool: Tool, call: ToolCall) -> Verdict:
@@ -48,9 +50,10 @@ class CallGate:
         reach = tool.reach(call.input)
         rule = judge(rules, reach, self._spec.name)
         if rule is not None and rule.action is RuleAction.deny:
+            self._granted.pop(call.id, None)
             return f"cannot run {call.name}: the rule `{rule}` forbids it"
-        if call.id in self._granted:
-            self._granted.discard(call.id)
+        granted = self._granted.pop(call.id, None)
+        if granted == (digest_of(call), reach):  # what it names may lead elsewhere by now, and another call may have its id
             return None
         if call.id in self._refused:
             return self._refused.pop(call.id)
@@ -120,9 +123,9 @@ class CallGate:
                 return
             if request.state == PermissionState.approved:
                 await engine.submit(UsePermission(request_id, spec.name, self._incarnation, digest_of(call)))
-                self._granted.add(call.id)
+                self._granted[call.id] = digest_of(call), reach_of(request)
             else:
-                said = f": {decision.feedback}" if decision.feedback else ""
+                said = escape_text(f": {decision.feedback}") if decision.feedback else ""
                 self._refused[call.id] = f"cannot run {call.name}: permission {request_id} is {request.state}, by {decision.by}{said}"
             request_id = None
         except (TeamError, ProtocolError) as error:  # nobody to ask, a cycle of waits, or withdrawn by others in the meantime
@@ -155,7 +158,7 @@ class CallGate:
         by_id = {call.id: call for call in calls}
         for request in (*state.requests.open(asker=name), *(state.requests.closed() if calls else ())):
             call = by_id.get(request.subject)
-            if call is not None and request.asker == name and _asked_by(request, call):
+            if call is not None and request.asker == name and _asked_by(request, call, self._services.options.person):
                 self._asked.setdefault(call.id, request.id)
             elif not request.is_closed and request.kind in _OF_CALLS:
                 withdraw(self._services.engine, request.id)
@@ -170,13 +173,15 @@ _OF_CALLS = frozenset({RequestKind.permission, RequestKind.question})
 _OVER = frozenset({PermissionState.used, PermissionState.withdrawn, QuestionState.withdrawn})
 
 
-def _asked_by(request: Request, call: ToolCall) -> bool:
+def _asked_by(request: Request, call: ToolCall, person: str) -> bool:
     """Tell whether a request is what an open call waits for, or has its answer."""
     if request.state in _OVER:
         return False
     if request.kind is RequestKind.permission:
         return bool(request.body.get("digest") == digest_of(call))
-    return request.kind is RequestKind.question and request.body.get("question") == call.input.get("question")
+    asked = call.input.get("name") if call.name == "ask_teammate" else person
+    same = request.body.get("question") == call.input.get("question") and request.answerers == (asked,)
+    return request.kind is RequestKind.question and same
 
 
 def digest_of(call: ToolCall) -> str:

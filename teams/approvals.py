@@ -101,7 +101,7 @@ class PermissionRequest:
 
         Args:
             always: also adds the rule that this member may always make this very call.
-            alike: decides every open request for the same call with it.
+            alike: decides every open request for the same call with the same input with it.
 
         Raises: AlreadyDecided, NotTheAnswerer, UsageError.
         Checkpoints: always; when Cancelled, nothing was decided.

@@ -12,6 +12,7 @@ import trio
 
 from protocols.contract import Rule, RuleAction, judge, judge_plan
 from protocols.errors import ProtocolError
+from protocols.plan_text import shown_exactly, shown_prose
 from protocols.request import Request, RequestKind
 from teams.approvals import AnyRequest, PlanRequest, QuestionRequest, request_for
 from teams.engine import Engine
@@ -40,7 +41,8 @@ async def serve_approver(name: str, approver: Approver, engine: Engine, events: 
         except Exception as error:  # noqa: BLE001  # the boundary of a callback of the user's: it has not decided
             events.emit(RuntimeNotice("error", f"approver {name} failed on {request.id}: {type(error).__name__}: {error}", name))
         stored = engine.state.requests
-        if request.id in stored and stored.get(request.id).is_undecided and name in stored.get(request.id).answerers:
+        now = stored.get(request.id) if request.id in stored else None
+        if now is not None and now.is_undecided and now.revision == found.revision and name in now.answerers:
             try:
                 await engine.submit(PassOn(request.id, name))
             except ProtocolError as error:  # it was handed over in the same moment
@@ -71,14 +73,14 @@ def rule_list(*rules: Rule) -> Approver:
 async def at_terminal(request: AnyRequest) -> None:
     """Ask the person at the terminal of this process: an empty line or `y` approves, `p` passes on, other words reject with them."""
     if isinstance(request, QuestionRequest):
-        said = await _ask(f"{request.author} asks: {request.question}\nYour answer (empty: none): ")
+        said = await _ask(f"{request.author} asks: {shown_prose(request.question)}\nYour answer (empty: none): ")
         await (request.answer(said) if said else request.decline())
         return
     if isinstance(request, PlanRequest):
         changes = "".join(f"\n  {line}" for line in request.changes)
         text = f"Plan {request.id} of {request.author}, revision {request.revision}{changes}\n{request.plan.render()}"
     else:
-        text = f"{request.author} asks to run {request.what}\n  {request.why}"
+        text = f"{request.author} asks to run {shown_exactly(request.what)}\n  {shown_exactly(request.why)}"
     said = await _ask(f"{text}\nApprove? [Y, p to pass on, or what must change]: ")
     if said.lower() in ("", "y", "yes"):
         await request.approve()

@@ -63,7 +63,7 @@ class UsePermission:
 class AnswerPermission:
     """Decide a permission, and with it others like it; the answer is every request that was decided, the named one first.
 
-    alike: also every open one for the same call, whoever asks.
+    alike: also every open one for the same call with the same input, whoever asks.
     always: adds the rule that allows this member this very call, and decides what else it covers; only with a yes.
     """
 
@@ -73,6 +73,7 @@ class AnswerPermission:
     feedback: str = ""
     alike: bool = False
     always: bool = False
+    incarnation: int | None = None
 
     def decide(self, draft: Draft) -> tuple[Request, ...]:
         """Refuse what `AnswerRequest` refuses, a request that is no permission, and a rule for a no."""
@@ -88,18 +89,19 @@ class AnswerPermission:
         except ValueError as error:
             raise UsageError(f"cannot always allow what {request.id} asks for: {error}") from None
         decided = [self._answer(draft, request)]
-        if rule is not None and decided[0].decision is not None:
+        decision = decided[0].decision
+        if rule is not None and decision is not None and decision.approved:
             AddRule(rule, self.by).decide(draft)
         for other in state.requests.open(kind=RequestKind.permission, answerer=self.by):
             if other.id == request.id:
                 continue
             covered = rule is not None and rule.member == other.asker and rule.fits(reach_of(other))
-            if covered or (self.alike and reach_of(other) == reach):
+            if covered or (self.alike and other.body.get("digest") == request.body.get("digest")):
                 decided.append(self._answer(draft, other))
         return tuple(decided)
 
     def _answer(self, draft: Draft, request: Request) -> Request:
-        return AnswerRequest(request.id, self.by, self.approved, self.feedback).decide(draft)
+        return AnswerRequest(request.id, self.by, self.approved, self.feedback, incarnation=self.incarnation).decide(draft)
 
 
 @dataclass(slots=True)

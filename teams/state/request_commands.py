@@ -14,8 +14,9 @@ from protocols.names import RUNTIME, RequestId
 from protocols.plan_approval import PlanEvent
 from protocols.request import Request, RequestKind, answer
 from protocols.shutdown import ShutdownEvent, ShutdownState
+from teams.errors import MemberStateError
 from teams.state.asking import follow_decision, hand_over, step_request
-from teams.state.decision import Draft
+from teams.state.decision import AGENT_KINDS, Draft
 from teams.state.requests import opened_fields
 from teams.state.roster import Member
 
@@ -24,7 +25,10 @@ FEEDBACK_LIMIT = 20_000
 
 @dataclass(slots=True)
 class AnswerRequest:
-    """Decide a request; the answer is the request after it. Repeating the same answer changes nothing."""
+    """Decide a request; the answer is the request after it. Repeating the same answer changes nothing.
+
+    `incarnation` is that of the agent who answers, None for who has none.
+    """
 
     request_id: str
     by: str
@@ -33,12 +37,14 @@ class AnswerRequest:
     revision: int | None = None
     grace_seconds: float = 0.0
     body_limit: int = field(default=FEEDBACK_LIMIT)
+    incarnation: int | None = None
 
     def decide(self, draft: Draft) -> Request:
-        """Refuse who was not asked, an unknown request, and another answer than the one given before."""
+        """Refuse who was not asked, an agent that has ended, an unknown request, and another answer than the one given before."""
         before = draft.state.requests.get(self.request_id)
-        if self.by not in draft.state.roster.members:
-            draft.state.roster.get(self.by, operation="answer as")
+        member = draft.state.roster.check_incarnation(self.by, self.incarnation)
+        if self.by in before.answerers and member.spec.kind in AGENT_KINDS and not member.live:
+            raise MemberStateError(self.by, status=member.status.value, operation="answer as", legal=["spawn it again"])
         feedback = self.feedback[: self.body_limit]
         deadline = draft.now + self.grace_seconds if before.kind is RequestKind.shutdown else self._revision_deadline(before, draft.now)
         after = answer(

@@ -58,7 +58,7 @@ def teammate_tools(engine: Engine, bus: MessageBus, tasks: TaskManager, door: Te
         *_mail_tools(bus, door),
         *_graph_tools(engine, tasks),
         *_work_tools(tasks, door),
-        *_reviewing_tools(engine),
+        *_reviewing_tools(engine, bus, door),
         *_protocol_tools(engine, door, shutdown),
     ]
 
@@ -121,7 +121,14 @@ def _leading_tools(bus: MessageBus) -> list[Tool]:
     return [broadcast]
 
 
-def _reviewing_tools(engine: Engine) -> list[Tool]:
+def _reviewing_tools(engine: Engine, bus: MessageBus, door: TeamDoor) -> list[Tool]:
+    def check_read(agent: str, request_id: str) -> None:
+        """Refuse a decision on a revision whose mail the agent has not been shown."""
+        for mail in engine.state.mail.box(agent).values():
+            is_of_plan = mail.type == "plan_approval_request" and mail.request_id == request_id
+            if is_of_plan and bus.receipt(mail.id, agent).state == "stored":
+                raise ToolError(f"cannot review {request_id}: there is a newer revision, which you have not read; it follows as mail")
+
     @tool(effect="writes")
     async def review_plan(context: ToolContext, request_id: str, approve: bool, feedback: str = "") -> str:
         """Decide a plan that was submitted to you.
@@ -136,7 +143,9 @@ def _reviewing_tools(engine: Engine) -> list[Tool]:
         with explained():
             if engine.state.requests.get(request_id).kind is not RequestKind.plan_approval:
                 raise ToolError(f"cannot review {request_id}: it is no plan")
-            request = await engine.submit(AnswerRequest(request_id, context.agent, approve, feedback))
+            check_read(context.agent, request_id)
+            incarnation = door.incarnation(context.agent)
+            request = await engine.submit(AnswerRequest(request_id, context.agent, approve, feedback, incarnation=incarnation))
         return f"plan {request.id} (revision {request.revision}) of {request.subject} is {request.state}"
 
     @tool(effect="writes")
@@ -147,10 +156,12 @@ def _reviewing_tools(engine: Engine) -> list[Tool]:
             request_id: of the request, such as r4.
             approve: whether the call may run, once.
             feedback: why not, or what to mind.
-            alike: also decide every open request for the same call.
+            alike: also decide every open request for the same call with the same input.
         """
         with explained():
-            requests = await engine.submit(AnswerPermission(request_id, context.agent, approve, feedback, alike))
+            incarnation = door.incarnation(context.agent)
+            command = AnswerPermission(request_id, context.agent, approve, feedback, alike, incarnation=incarnation)
+            requests = await engine.submit(command)
         return "; ".join(f"permission {request.id} of {request.asker} is {request.state}" for request in requests)
 
     return [review_plan, review_permission]

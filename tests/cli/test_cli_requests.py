@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -163,17 +164,17 @@ def test_log_tells_that_a_host_ended_without_a_word(team: Path, run: Run) -> Non
     """After a kill the next life of a member says what became of the one before; after an orderly end it does not."""
     words = "for the second time; the process that had hosted it ended without a word"
     assert words not in run("log", team)[1]
-    trio.run(_next_life, team)
+    trio.run(partial(_next_life, team, seconds=0.2))
     assert run("log", team)[1].count(words) == 5  # the lead's as well
-    trio.run(_next_life, team)
+    trio.run(partial(_next_life, team, seconds=0.2))
     assert run("log", team)[1].count("without a word") == 5
 
 
-async def _next_life(team: Path) -> ScriptedModel:
+async def _next_life(team: Path, *, seconds: float = 20.0) -> ScriptedModel:
     model = ScriptedModel(dict.fromkeys(SCRIPTS, _begins(say("never begun again"))))
     async with open_team(team, model=model, options=TeamOptions(views=False)) as reopened:
         await _spawn_all(reopened)
-        with trio.move_on_after(20):
+        with trio.move_on_after(seconds):
             await wait_for(reopened, lambda: not any(request.is_undecided for request in reopened.state.requests.open()))
             await reopened.wait_quiescent()
     return model

@@ -12,7 +12,7 @@ from protocols.plan_approval import PlanEvent
 from protocols.plan_step import PLAN_STEP, StepEvent, StepStatus
 from protocols.request import Request, RequestKind
 from teams.errors import UsageError
-from teams.state.asking import Wish, ask_approvers, hand_over, is_there, step_request, tell_answerers
+from teams.state.asking import Wish, ask_approvers, hand_over, is_there, stages_of, step_request, tell_answerers
 from teams.state.decision import Draft
 from teams.state.plans import ApprovedPlan, PlanStep
 from teams.state.roster import Member, step_member
@@ -61,7 +61,7 @@ class SubmitPlan:
                 f"cannot submit a plan: plan {before.id} was rejected in {before.revision} revisions, "
                 f"and {member.spec.max_revisions} are allowed; report to your approver instead"
             )
-        seconds = before.stages[0].seconds if before.stages else None
+        seconds = (before.stages or stages_of(member.spec, self.deadline_seconds))[0].seconds
         deadline = draft.now + (seconds or self.deadline_seconds)
         request = step_request(draft, before, PlanEvent.revise, by=self.name, deadline=deadline, body=self.plan)
         if request.stages and not is_there(draft.state, request.stages[0]):

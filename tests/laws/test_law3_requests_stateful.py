@@ -31,6 +31,7 @@ CHAINS: dict[str, tuple[Stage, ...]] = {
 }
 DEFAULTS = {"ann": None, "ben": True}
 SECONDS, REVISIONS = 40.0, 3
+MOSTLY, OFTEN = [True, True, True, False], [True, True, False]
 OVER = {"used", "withdrawn", "expired", "answered"}
 
 
@@ -173,7 +174,8 @@ class Walk:
         """Choose a request, mostly one that waits."""
         ids = list(self.asked)[-8:]
         waiting = [request_id for request_id in ids if self.asked[request_id].state == "open"]
-        chosen = waiting if waiting and self.choices.pick([True, True, True, False]) else ids
+        only_waiting = bool(waiting) and self.choices.pick(MOSTLY)
+        chosen = waiting if only_waiting else ids
         return self.choices.pick(chosen) if chosen else None
 
     def answer(self) -> None:
@@ -182,7 +184,7 @@ class Walk:
             return
         asked = self.asked[request_id]
         by = self.choices.pick([*asked.here.answerers, *asked.here.answerers, *KINDS])
-        approved, said = self.choices.pick([True, True, False]), self.choices.pick(["", "why"])
+        approved, said = self.choices.pick(OFTEN), self.choices.pick(["", "why"])
         revision = self.choices.pick([None, asked.revision, max(1, asked.revision - 1)])
         voted = asked.votes.get(by)
         may = by in asked.here.answerers and (self.live[by] or KINDS[by] not in ("lead", "teammate"))
@@ -226,7 +228,8 @@ class Walk:
 
     def use(self) -> None:
         approved = [request_id for request_id, asked in self.asked.items() if asked.kind == "permission" and asked.state == "approved"]
-        request_id = self.choices.pick(approved) if approved and self.choices.pick([True, True, False]) else self.some()
+        is_ready = bool(approved) and self.choices.pick(OFTEN)
+        request_id = self.choices.pick(approved) if is_ready else self.some()
         if request_id is None:
             return
         asked, name = self.asked[request_id], self.choices.pick(["ann", "ben"])

@@ -18,6 +18,8 @@ from compaction.transcript import Block, ModelMessage, parts_of
 
 ID_DIGITS = 12
 SNIPPET_CHARS = 200
+LARGE_TOKENS = 160
+"""What weighs less is never moved out of sight: a placeholder with the first line of an error may be so large, and is not elided again."""
 RECALL = "recall"
 """The name of the tool that looks here: its own calls and results are shown only where nothing else holds a text."""
 
@@ -54,6 +56,14 @@ def recall_id(block: Block) -> str:
     body = _body(block)
     text = body if isinstance(body, str) else dumps(body)
     return "r" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:ID_DIGITS]
+
+
+def result_ids(message: ModelMessage) -> tuple[str, ...]:
+    """Return the ids of a message's results, in order; made once."""
+    ids = message.result_ids
+    if ids is None:
+        ids = message.result_ids = tuple(map(recall_id, message.tool_results))
+    return ids
 
 
 def removed(block: Block) -> Block:

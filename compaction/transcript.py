@@ -50,6 +50,7 @@ class ModelMessage:
         "_thinks",
         "_well_formed",
         "cleaned",
+        "result_ids",
         "shape",
         "weight",
     )
@@ -74,6 +75,8 @@ class ModelMessage:
         """Kept here for `compaction.tokens`, which measures a message once."""
         self.shape: Any = None
         """Kept here for `compaction.view`: what of the message matters to its neighbours."""
+        self.result_ids: tuple[str, ...] | None = None
+        """Kept here for `compaction.recall`: under which ids the contents of the results are found again."""
         self.cleaned: ModelMessage | Literal[True] | None = None
         """Kept here for `compaction.cleaning`; True when the message is clean: a reference to itself would keep it from being freed."""
 

@@ -11,6 +11,7 @@ from typing import NamedTuple, overload
 
 from compaction.carried import NOTHING_CARRIED, Carried
 from compaction.cleaning import ID_PATTERN, is_clean
+from compaction.recall import LARGE_TOKENS, result_ids
 from compaction.tokens import NOTHING, Weight, weigh
 from compaction.transcript import SERVER_CALL_TYPES, ModelMessage, Role, is_server_result
 
@@ -119,8 +120,10 @@ class View:
         self._text_tokens += weight.text_tokens
         if weight.images or weight.pages:
             self._media = self._media.plus(weight)
-        self.size_bytes += message.size_bytes + 1
+        elif weight.text_tokens >= LARGE_TOKENS:
+            result_ids(message)  # an edit will ask for those of a thousand messages at once, while everybody waits
         shape: Shape = message.shape or shape_of(message)
+        self.size_bytes += message.size_bytes + 1
         self._flow.follow(message, shape)
         if shape.role == "assistant":
             self.calls_in_turn += len(shape.calls)

@@ -5,18 +5,16 @@ newest message of the user, the newest rounds and the tools that are protected; 
 and never as a window that slides: each elision costs what the provider remembers behind it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias, cast
 
 from compaction.draft import Draft, Frame, Moved
-from compaction.recall import recall_id
+from compaction.recall import LARGE_TOKENS, recall_id, result_ids
 from compaction.tokens import count_text, weigh
 from compaction.transcript import MAPPINGS, Block, ModelMessage, last_assistant, parts_of, rounds, spoken
 
 ERROR_LINE_CHARS = 300
-LEAST_TOKENS = 160
-"""Smaller bodies stay, whatever the options say: a placeholder with the first line of an error may be so large, and is not elided again."""
 _MEDIA = frozenset({"image", "document"})
 _CHARS_PER_TOKEN = 6
 
@@ -45,26 +43,27 @@ _Gone: TypeAlias = tuple[str, str, str, Block]
 
 
 class _Elision:
-    """An elision while it walks over the messages, the oldest first: the names of the calls so far, and what has moved."""
+    """An elision while it walks over the messages, the oldest first: the calls that were made last, and what has moved."""
 
     def __init__(self, frame: Frame) -> None:
         self.moved: list[Moved] = []
         self._tokens = frame.tokens
-        self._least = max(LEAST_TOKENS, frame.options.elide_tokens)
+        self._least = max(LARGE_TOKENS, frame.options.elide_tokens)
         self._protected = frame.options.protected_tools
-        self._names: dict[str, str] = {}
+        self._calls: tuple[Block, ...] = ()
 
     def follow(self, message: ModelMessage, *, newest: bool) -> ModelMessage:
         """Return the next message without its large bodies, itself when it has none; the media of the newest words stay."""
-        for call in message.tool_calls:
-            self._names[str(call.get("id"))] = str(call.get("name"))
+        if message.tool_calls:
+            self._calls = message.tool_calls
         weight = weigh(message)
         if weight.text_tokens < self._least and not weight.images and not weight.pages:
             return message
         content: list[Block] = []
         gone: list[_Gone] = []
+        ids = iter(result_ids(message))
         for block in message.content:
-            found = self._look(block, message.role, newest=newest)
+            found = self._look(block, message.role, ids, newest=newest)
             if found is None:
                 content.append(block)
             else:
@@ -78,12 +77,12 @@ class _Elision:
             self.moved.append(Moved(kind, wanted, name, freed))
         return shorter
 
-    def _look(self, block: Block, role: str, *, newest: bool) -> _Gone | None:
-        """Return what goes of a block; None for one that stays."""
+    def _look(self, block: Block, role: str, ids: Iterator[str], *, newest: bool) -> _Gone | None:
+        """Return what goes of a block; None for one that stays. `ids` are those of the results that come."""
         match block.get("type"):
             case "tool_result":
-                name = self._names.get(str(block.get("tool_use_id")), "tool")
-                return None if name in self._protected else self._look_at_result(block, name)
+                wanted, name = next(ids), self._name(block)
+                return None if name in self._protected else self._look_at_result(block, name, wanted)
             case "tool_use":
                 name = str(block.get("name"))
                 return None if name in self._protected else self._look_at_call(block, name)
@@ -93,7 +92,15 @@ class _Elision:
             case _:
                 return None
 
-    def _look_at_result(self, block: Block, name: str) -> _Gone | None:
+    def _name(self, result: Block) -> str:
+        """Return the name of the tool that a result comes from; its call stands in the message before."""
+        call_id = result.get("tool_use_id")
+        for call in self._calls:
+            if call.get("id") == call_id:
+                return str(call.get("name"))
+        return "tool"
+
+    def _look_at_result(self, block: Block, name: str, wanted: str) -> _Gone | None:
         content, text, media = block.get("content"), "", ""
         if isinstance(content, str):
             text = content
@@ -104,8 +111,8 @@ class _Elision:
         if not media and not _is_large(text, self._least):
             return None
         length = f"{len(text):,} characters" if text or not media else ""
-        wanted, failed = recall_id(block), bool(block.get("is_error"))
         holds = f"{length}, {media}" if length and media else length or media
+        failed = block.get("is_error")
         short = _placeholder(f"the {'error' if failed else 'result'} of {name}", wanted, holds)
         if failed:
             first = next((line.strip() for line in text.splitlines() if line.strip()), "")

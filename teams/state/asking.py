@@ -61,9 +61,9 @@ def stages_of(spec: MemberSpec, seconds: float) -> tuple[Stage, ...]:
     return tuple(stage._replace(seconds=stage.seconds or seconds) for stage in stages)
 
 
-def is_there(state: TeamState, stage: Stage) -> bool:
-    """Tell whether enough of a stage can still answer; a person always can."""
-    members = (state.roster.members.get(name) for name in stage.answerers)
+def is_there(state: TeamState, stage: Stage, *, ending: str = "") -> bool:
+    """Tell whether enough of a stage can still answer; a person always can, and who is just `ending` cannot."""
+    members = (state.roster.members.get(name) for name in stage.answerers if name != ending)
     return sum(member is not None and (member.live or member.spec.kind == "person") for member in members) >= stage.quorum
 
 
@@ -85,12 +85,12 @@ def advance_to(request: Request, stage: int, deadline: float | None) -> Request:
     return Request.from_json({**data, "stage": stage, "deadline": deadline})
 
 
-def hand_over(draft: Draft, request: Request, by: str) -> Request:
-    """Ask the next stage that is there, or the last one."""
+def hand_over(draft: Draft, request: Request, by: str, *, ending: str = "") -> Request:
+    """Ask the next stage that is there, or the last one; `ending` is a member whose end is part of the same step."""
     while (event := request.hand_over_event) is not None:
         seconds = request.stages[request.stage + 1].seconds
         request = step_request(draft, request, event, by=by, deadline=None if seconds is None else draft.now + seconds)
-        if is_there(draft.state, request.stages[request.stage]):
+        if is_there(draft.state, request.stages[request.stage], ending=ending):
             break
     tell_answerers(draft, request)
     return request
@@ -116,11 +116,10 @@ def approver_ended(draft: Draft, name: str) -> None:
     for request in requests:
         if request.kind is RequestKind.shutdown:
             continue
-        others = tuple(answerer for answerer in request.answerers if answerer != name)
-        if is_there(draft.state, Stage(others, request.quorum)):
+        if is_there(draft.state, Stage(request.answerers, request.quorum), ending=name):
             continue
         if request.hand_over_event is not None:
-            hand_over(draft, request, RUNTIME)
+            hand_over(draft, request, RUNTIME, ending=name)
         elif request.kind is RequestKind.question:
             step_request(draft, request, QuestionEvent.expire, by=RUNTIME)
 

@@ -6,15 +6,17 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from protocols import AlreadyDecided, NotTheAnswerer, Rule, RuleAction, Stage
+from protocols import AlreadyDecided, MemberEvent, NotTheAnswerer, Rule, RuleAction, Stage
 from teams import MemberOptions, PlanOptions, ScriptedModel, TeamOptions, at_terminal, open_team, rule_list
 from teams.approvals import AnyRequest, PlanRequest
 from teams.events import RuntimeNotice
 from teams.models.base import ModelRequest
 from teams.models.script import Reply, call, say, spoken
+from teams.state.plan_commands import SubmitPlan
 from teams.state.request_commands import AnswerRequest
 from teams.team import Team
 from teams.testing.team import StrictModel, virtual_wall_clock, wait_for
+from tests.state.driving import Desk
 
 
 def planner(**plan: object) -> Callable[[ModelRequest], Reply]:
@@ -266,3 +268,16 @@ async def test_code_without_an_opinion_leaves_it_to_those_who_are_asked_with_it(
         await wait_for(team, lambda: "r1" in team.state.requests)
         await trio.sleep(300)
         assert team.state.requests.get("r1").answerers == ("policy", "ben")
+
+
+def test_end_of_an_approver_skips_every_stage_that_is_left_to_it_alone() -> None:
+    """Who ends in one stage and stands alone in the next does not get the request at its own end."""
+    desk = Desk()
+    for name in ("ben", "cora"):
+        desk.join(name)
+    desk.join("user", kind="person")
+    stages = (Stage(("ben", "cora"), 2), Stage(("ben",)), Stage(("user",)))
+    desk.join("ann", plan_required=True, approvers=("ben", "cora", "user"), approval=stages)
+    request = desk.do(SubmitPlan("ann", desk.incarnation("ann"), {"summary": "s", "steps": ["one"]}, 60.0))
+    desk.leave("ben", MemberEvent.exited)
+    assert desk.state.requests.get(request.id).answerers == ("user",)

@@ -81,6 +81,8 @@ class Teammate(Surroundings):
             with trio.CancelScope() as self.scope:
                 await self._restore()
                 engine.post(ChangeStatus(self.name, MemberEvent.ready, self.incarnation))
+                if self._waits_for_plan():  # which an earlier life had submitted
+                    engine.post(ChangeStatus(self.name, MemberEvent.plan_submitted, self.incarnation))
                 self.came_up = True
                 self.ready.set()
                 await self._work_and_idle()
@@ -238,9 +240,12 @@ class Teammate(Surroundings):
 
     def _may_claim(self) -> bool:
         """Tell whether the member takes tasks by itself: not while its plan waits, for it could not work on them."""
+        return self.spec.auto_claim and not self._waits_for_plan()
+
+    def _waits_for_plan(self) -> bool:
         state = self._services.engine.state
         plan = state.roster.members[self.name].plan_request
-        return self.spec.auto_claim and (plan is None or not state.requests.get(plan).is_undecided)
+        return plan is not None and state.requests.get(plan).is_undecided
 
     def _remind(self) -> None:
         """Ask once about a task that a turn left unfinished; when that turn left it too, tell those who lead."""

@@ -38,6 +38,8 @@ def test_requests_are_decided_while_the_process_is_dead(tmp_path: Path, approved
         with start(root) as host:
             assert lines_until(host, "all have asked") == []
             host.send_signal(signal.SIGKILL)
+    members = {member["name"]: member["status"] for member in json.loads(teams_command("status", root, "--json").stdout)["members"]}
+    assert members["ann"] == "awaiting_plan_approval"
     ids = {request["asker"]: request["id"] for request in json.loads(teams_command("requests", root, "--json").stdout)}
     verb = ["approve"] if approved else ["reject", "--feedback", "no"]
     for asker in ("ann", "ben"):

@@ -27,6 +27,7 @@ def run(args: argparse.Namespace) -> int:
 
 async def _answer(team: TeamClient, args: argparse.Namespace) -> int:
     decided: list[Request] = []
+    now = team.engine.now
     for request_id in args.request:
         find_request(team, request_id)  # an unknown one must not leave half of them decided
     for request_id in args.request:
@@ -37,5 +38,5 @@ async def _answer(team: TeamClient, args: argparse.Namespace) -> int:
             decided += await team.engine.submit(command)
         else:
             decided.append(await answer_request(team, request_id, approved=True, feedback=args.feedback, revision=args.revision))
-    print_decided(decided, args, "goes on")
+    print_decided(decided, args, "goes on", before=now)
     return OK

@@ -23,9 +23,10 @@ def run(args: argparse.Namespace) -> int:
 async def _answer(team: TeamClient, args: argparse.Namespace) -> int:
     for request_id in args.request:
         find_request(team, request_id)  # an unknown one must not leave half of them decided
+    now = team.engine.now
     decided = [
         await answer_request(team, request_id, approved=False, feedback=args.feedback, revision=args.revision)
         for request_id in args.request
     ]
-    print_decided(decided, args, "is told why")
+    print_decided(decided, args, "is told why", before=now)
     return OK

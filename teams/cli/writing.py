@@ -9,7 +9,7 @@ import trio
 from protocols.request import Request, RequestKind
 from teams.cli.exits import CommandFailed
 from teams.cli.facts import request_facts
-from teams.cli.output import names, print_json
+from teams.cli.output import duration, names, print_json
 from teams.cli.reading import tell_reports
 from teams.client import TeamClient, connect_team
 from teams.state.request_commands import AnswerRequest
@@ -51,8 +51,11 @@ async def answer_request(team: TeamClient, request_id: str, *, approved: bool, f
     return await team.engine.submit(AnswerRequest(request_id, team.person, approved=approved, feedback=feedback, revision=revision))
 
 
-def print_decided(requests: Sequence[Request], args: argparse.Namespace, follows: str) -> None:
-    """Say what became of requests, and what it means for who asked; the JSON of one request is an object, of several a list."""
+def print_decided(requests: Sequence[Request], args: argparse.Namespace, follows: str, *, before: float) -> None:
+    """Say what became of requests, and what it means for who asked; the JSON of one request is an object, of several a list.
+
+    What was decided earlier than `before` (seconds since the epoch) was repeated, and changed nothing.
+    """
     if args.json:
         found = [request_facts(request) for request in requests]
         print_json(found[0] if len(args.request) == len(found) == 1 else found)
@@ -61,6 +64,9 @@ def print_decided(requests: Sequence[Request], args: argparse.Namespace, follows
         if request.is_undecided:
             yes = sum(vote.approved for vote in request.votes)
             print(f"{request.id} waits for more votes: {yes} yes, {len(request.votes) - yes} no, {request.quorum} of them decide")
+        elif request.decision is not None and request.decision.at < before:
+            ago = duration(before - request.decision.at)
+            print(f"{request.id} was {request.decision.outcome} already, by {request.decision.by} {ago} ago; nothing has changed")
         else:
             who = request.subject if request.kind is RequestKind.shutdown else request.asker
             print(f"{request.id} is {request.state}: {who} {follows}")

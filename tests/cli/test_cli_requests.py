@@ -185,6 +185,9 @@ def test_what_is_decided_while_the_team_is_down_happens_once(team: Path, run: Ru
     by = ids(run, team)
     alike = run("approve", team, by["ben"], "--alike")[1]
     assert sorted(alike.splitlines()) == [f"{by[name]} is approved: {name} goes on" for name in ("ben", "cora")]
+    again = run("approve", team, by["ben"])
+    assert again[0] == 0
+    assert re.fullmatch(rf"{by['ben']} was approved already, by user \d+ s ago; nothing has changed\n", again[1])
     assert run("answer", team, by["dan"], "8080")[1] == f"{by['dan']} is answered: dan goes on\n"
     code, _, said = run("answer", team, by["dan"], "9090")
     assert (code, "answered by 'user'" in said) == (1, True)
